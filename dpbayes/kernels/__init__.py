@@ -1,0 +1,1 @@
+"""Compiled numerical kernels: plain arrays in, plain arrays out."""
