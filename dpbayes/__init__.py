@@ -1,0 +1,84 @@
+"""dpbayes: posterior distributions from differentially private releases.
+
+``release -> fit -> Posterior``: say what was published and by which mechanism, and get the
+posterior of the original distribution, of the true counts and of any functional of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# Where each public name lives; it is imported on first use, so that a bare
+# ``import dpbayes`` loads neither PyMC nor Matplotlib.
+_HOME = {
+    "Clamp": "dpbayes.mechanism",
+    "CustomNoise": "dpbayes.noise",
+    "Dirichlet": "dpbayes.priors",
+    "DiscreteGaussian": "dpbayes.noise",
+    "DiscreteLaplace": "dpbayes.noise",
+    "Gaussian": "dpbayes.noise",
+    "HistogramRelease": "dpbayes.releases",
+    "Laplace": "dpbayes.noise",
+    "Mechanism": "dpbayes.mechanism",
+    "NoNoise": "dpbayes.noise",
+    "NoisyMixture": "dpbayes.distributions",
+    "NoisyMultinomial": "dpbayes.distributions",
+    "NoisyPoisson": "dpbayes.distributions",
+    "Posterior": "dpbayes.posterior",
+    "RecordRelease": "dpbayes.releases",
+    "Rescale": "dpbayes.mechanism",
+    "Round": "dpbayes.mechanism",
+    "Suppress": "dpbayes.mechanism",
+    "TruncatedDiscreteLaplace": "dpbayes.noise",
+    "TruncatedLaplace": "dpbayes.noise",
+    "fit": "dpbayes.inference",
+    "load": "dpbayes.posterior",
+}
+_MODULES = ("distributions", "errors", "io", "mechanism", "noise", "posterior", "priors", "releases")
+
+__version__ = "0.1.0"
+__all__ = [*sorted([*_HOME, *_MODULES]), "__version__"]
+
+if TYPE_CHECKING:
+    from dpbayes import (
+        distributions,
+        errors,
+        io,
+        mechanism,
+        noise,
+        posterior,
+        priors,
+        releases,
+    )
+    from dpbayes.distributions import NoisyMixture, NoisyMultinomial, NoisyPoisson
+    from dpbayes.inference import fit
+    from dpbayes.mechanism import Clamp, Mechanism, Rescale, Round, Suppress
+    from dpbayes.noise import (
+        CustomNoise,
+        DiscreteGaussian,
+        DiscreteLaplace,
+        Gaussian,
+        Laplace,
+        NoNoise,
+        TruncatedDiscreteLaplace,
+        TruncatedLaplace,
+    )
+    from dpbayes.posterior import Posterior, load
+    from dpbayes.priors import Dirichlet
+    from dpbayes.releases import HistogramRelease, RecordRelease
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"dpbayes.{name}")
+    else:
+        raise AttributeError(f"module 'dpbayes' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

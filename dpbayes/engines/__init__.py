@@ -1,0 +1,1 @@
+"""Engines that draw from posteriors: exact where possible, NUTS otherwise."""

@@ -1,0 +1,360 @@
+"""Histograms and tables of counts, released with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import xarray as xr
+
+from dpbayes.errors import ReleaseError
+from dpbayes.mechanism import Mechanism, Preimage, as_mechanism
+from dpbayes.noise import NoiseLaw
+from dpbayes.releases.base import check_attrs, check_total, digest
+from dpbayes.releases.frames import as_frame, edges_from_columns, labels, numbers
+from dpbayes.schema import BIN, CELL, LOWER, UPPER
+
+__all__ = ["HistogramRelease", "Observations"]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Released cells in the form that engines take, flattened in C order.
+
+    Parameters
+    ----------
+    bounds : Preimage
+        Canonical bounds of true count + noise (see `Preimage.bounds`).
+    noise : NoiseLaw
+        Law of the noise; its parameters are scalars or have one value per cell.
+    step : float
+        Lattice of count + noise, 0 where it is continuous.
+    """
+
+    bounds: Preimage
+    noise: NoiseLaw
+    step: float
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.bounds.lower.size
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramRelease:
+    """Counts by cell, each released with noise of a known law.
+
+    The true counts are multinomial given the distribution P where the number of records is
+    public, and independent Poisson counts where it is not.
+
+    Parameters
+    ----------
+    values : array_like or xarray.DataArray
+        Released counts. NaN or None marks a suppressed cell (the mechanism then needs a
+        `Suppress` step).
+    mechanism : Mechanism or NoiseLaw
+        How the counts were published. Parameters of the noise may vary by cell: an array
+        that broadcasts to the shape of `values`, or a DataArray over some of its dims.
+    edges : array_like, optional
+        Numeric bin edges of a one-dimensional histogram, one more than there are values.
+        Without them the distribution has no mean, quantiles or CDF.
+    coords : mapping, optional
+        Labels of each dim of the table, in the order of the axes: ``{"month": [...]}``.
+        Entries of the form ``"region": ("shop", [...])`` group the labels of another dim.
+    total : int, optional
+        Public number of records n; None where it is unknown.
+    attrs : mapping, optional
+        Facts for reports: title, unit, source, neighbours, epsilon, sensitivity.
+
+    Raises
+    ------
+    ReleaseError
+        If values, edges, coords and parameters of the noise do not fit together.
+    ImpossibleReleaseError
+        If a value cannot come from the mechanism (the message names the cell).
+
+    References
+    ----------
+    Wasserman & Zhou (2010), section 4, for the setting (they release the histogram of a
+    bounded variable); here any table of counts and any known noise.
+
+    Examples
+    --------
+    >>> import dpbayes as dpb
+    >>> law = dpb.DiscreteLaplace(scale=10)
+    >>> release = dpb.HistogramRelease([12, -3, 40], mechanism=law, edges=[0, 10, 20, 30])
+    >>> release.dims
+    ('bin',)
+    """
+
+    values: Any
+    _: KW_ONLY
+    mechanism: Any
+    edges: Any = None
+    coords: Mapping[str, Any] | None = None
+    total: int | None = None
+    attrs: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        array = _count_array(self.values)
+        edges = None if self.edges is None else _check_edges(self.edges, array.shape)
+        if edges is not None and self.coords is not None:
+            raise ReleaseError("give edges (a numeric axis) or coords (labels), not both")
+        labelled = _label(self.values, array, edges, self.coords)
+        mechanism = as_mechanism(self.mechanism)
+        mechanism = Mechanism(_fit_parameters(mechanism.noise, labelled), mechanism.steps)
+        settle = {
+            "values": labelled,
+            "mechanism": mechanism,
+            "edges": edges,
+            "coords": None,
+            "total": check_total(self.total),
+            "attrs": check_attrs(self.attrs),
+        }
+        for name, value in settle.items():
+            object.__setattr__(self, name, value)
+        self.observations()  # refuse impossible values now, before any sampling
+
+    # -- ways in -----------------------------------------------------------------------
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        value: str,
+        dims: Sequence[str] | str | None = None,
+        edges: Sequence[str] | None = None,
+        mechanism: Any,
+        coords: Mapping[str, Any] | None = None,
+        total: int | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Release from a data frame with one row per cell.
+
+        Parameters
+        ----------
+        frame : pandas, polars, pyarrow, ... data frame
+            Anything that narwhals reads.
+        value : str
+            Column of released counts.
+        dims : list of str, optional
+            Columns that label the cells; the table has one axis for each.
+        edges : pair of str, optional
+            Columns of lower and upper bin edges, in place of `dims`.
+        mechanism : Mechanism or NoiseLaw
+            How the counts were published.
+        coords : mapping, optional
+            Declared domain of a dim: labels that have no row count as suppressed.
+        total, attrs
+            As in the constructor.
+        """
+        table = as_frame(frame)
+        if len(table) == 0:
+            raise ReleaseError("the data frame has no rows")
+        counts = numbers(table, value, "value")
+        if (dims is None) == (edges is None):
+            raise ReleaseError("give dims (label columns) or edges (two numeric columns)")
+        if edges is not None:
+            bins = edges_from_columns(table, edges)
+            return cls(counts, mechanism=mechanism, edges=bins, total=total, attrs=attrs)
+        names = [dims] if isinstance(dims, str) else list(dims or [])
+        columns = [labels(table, name, f"dims[{i}]") for i, name in enumerate(names)]
+        domain = {
+            name: list((coords or {}).get(name, dict.fromkeys(column)))
+            for name, column in zip(names, columns, strict=True)
+        }
+        grid = _pivot(counts, columns, domain)
+        return cls(grid, mechanism=mechanism, coords=domain, total=total, attrs=attrs)
+
+    # -- what engines and reports read -------------------------------------------------
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the axes."""
+        return self.values.dims
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.values.size
+
+    def label(self, index: int) -> str:
+        """Name of the cell at a flat index, for messages and tables."""
+        return f"cell {self.short_label(index)}"
+
+    def short_label(self, index: int) -> str:
+        """Labels of the cell at a flat index, joined."""
+        where = np.unravel_index(index, self.values.shape)
+        parts = [
+            str(self.values[dim].values[i]) if dim in self.values.coords else str(i)
+            for dim, i in zip(self.dims, where, strict=True)
+        ]
+        return ", ".join(parts)
+
+    def observations(self) -> Observations:
+        """Cells as bounds of count + noise, flattened in C order."""
+        flat = self.values.values.reshape(-1)
+        noise = self.mechanism.noise.with_parameters(lambda p: np.asarray(p).reshape(-1))
+        mechanism = replace(self.mechanism, noise=noise)
+        return Observations(
+            mechanism.integer_bounds(flat, self.label), noise, mechanism.integer_step()
+        )
+
+    def digest(self) -> int:
+        """Whole number that depends on all of the release."""
+        facts = (self.total, self.values.shape, None if self.edges is None else list(self.edges))
+        return digest("histogram", self.values.values, self.mechanism, *facts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HistogramRelease):
+            return NotImplemented
+        return (
+            self.values.identical(other.values)
+            and self.mechanism == other.mechanism
+            and np.array_equal(
+                [] if self.edges is None else self.edges,
+                [] if other.edges is None else other.edges,
+            )
+            and self.total == other.total
+            and self.attrs == other.attrs
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{d}: {n}" for d, n in self.values.sizes.items())
+        total = "unknown total" if self.total is None else f"public total {self.total}"
+        return f"<HistogramRelease ({sizes}), {total}, {self.mechanism!r}>"
+
+
+def _count_array(values: Any) -> np.ndarray:
+    """Return released counts as floats, None as NaN."""
+    raw = values.values if isinstance(values, xr.DataArray) else values
+    try:
+        array = np.asarray(raw, dtype=float)
+    except (TypeError, ValueError):
+        raise ReleaseError(f"values must be numbers (None or NaN where suppressed), got {raw!r}") from None
+    if array.ndim == 0 or array.size == 0:
+        raise ReleaseError(f"values must hold at least one cell, got shape {array.shape}")
+    return array
+
+
+def _check_edges(edges: Any, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        array = np.asarray(edges, dtype=float)
+    except (TypeError, ValueError):
+        raise ReleaseError(f"edges must be numbers, got {edges!r}") from None
+    if len(shape) != 1:
+        raise ReleaseError(f"edges belong to a one-dimensional histogram, values have shape {shape}")
+    if array.shape != (shape[0] + 1,):
+        raise ReleaseError(
+            f"edges must have one more entry than values ({shape[0] + 1}), got {array.size}"
+        )
+    bad = np.flatnonzero(~(np.diff(array) > 0))
+    if not np.all(np.isfinite(array)):
+        raise ReleaseError(
+            f"edges must be finite, got {array[~np.isfinite(array)][0]} "
+            "(close an open end at a value that no record passes)"
+        )
+    if bad.size:
+        i = int(bad[0])
+        raise ReleaseError(
+            f"edges must increase, got {array[i]:g} then {array[i + 1]:g} at positions {i}, {i + 1}"
+        )
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _label(
+    values: Any, array: np.ndarray, edges: np.ndarray | None, coords: Mapping[str, Any] | None
+) -> xr.DataArray:
+    """Attach dims and labels to the released counts."""
+    if edges is not None:
+        names = [f"[{a:g}, {b:g})" for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        names[-1] = names[-1][:-1] + "]"
+        ends = {BIN: names, LOWER: (BIN, edges[:-1]), UPPER: (BIN, edges[1:])}
+        return xr.DataArray(array, dims=(BIN,), coords=ends, name="released")
+    if isinstance(values, xr.DataArray) and coords is None:
+        return values.copy(data=array).rename("released")
+    if coords is None:
+        if array.ndim != 1:
+            raise ReleaseError(f"values of shape {array.shape} need coords that name their axes")
+        return xr.DataArray(array, dims=(CELL,), coords={CELL: np.arange(array.size)}, name="released")
+    groups = {k: v for k, v in coords.items() if isinstance(v, tuple) and len(v) == 2}
+    dims = [k for k in coords if k not in groups]
+    expected = tuple(len(coords[d]) for d in dims)
+    if expected != array.shape:
+        shape = ", ".join(f"{d}: {n}" for d, n in zip(dims, expected, strict=True))
+        raise ReleaseError(f"coords describe a table of shape ({shape}), values have {array.shape}")
+    for dim in dims:
+        seen = list(coords[dim])
+        if len(set(seen)) != len(seen):
+            twice = next(x for x in seen if seen.count(x) > 1)
+            raise ReleaseError(f"labels of {dim!r} must be distinct, got {twice!r} twice")
+    for name, (dim, groups_of) in groups.items():
+        if dim not in dims or len(groups_of) != len(coords[dim]):
+            raise ReleaseError(
+                f"coords[{name!r}] must group the labels of one dim, got {len(groups_of)} "
+                f"entries for {dim!r}"
+            )
+    named = {d: list(coords[d]) for d in dims} | {k: (v[0], list(v[1])) for k, v in groups.items()}
+    return xr.DataArray(array, dims=dims, coords=named, name="released")
+
+
+def _fit_parameters(noise: NoiseLaw, values: xr.DataArray) -> NoiseLaw:
+    """Give every parameter that is an array the shape of the released values."""
+
+    def fit(parameter: Any) -> np.ndarray:
+        if isinstance(parameter, xr.DataArray):
+            foreign = set(parameter.dims) - set(values.dims)
+            if foreign:
+                raise ReleaseError(
+                    f"a parameter of the noise has dims {parameter.dims}, "
+                    f"the release has {values.dims}"
+                )
+            template = values.reset_coords(drop=True)
+            aligned, _ = xr.align(parameter, template, join="right")
+            spread = aligned.broadcast_like(template).transpose(*values.dims).values
+            if np.isnan(spread).any():
+                raise ReleaseError("a parameter of the noise lacks some labels of the release")
+            return spread
+        try:
+            return np.broadcast_to(parameter, values.shape)
+        except ValueError:
+            raise ReleaseError(
+                f"a parameter of the noise has shape {np.shape(parameter)}, "
+                f"the released values have {values.shape}"
+            ) from None
+
+    return noise.with_parameters(fit)
+
+
+def _pivot(
+    counts: np.ndarray, columns: list[list[Any]], domain: dict[str, list[Any]]
+) -> np.ndarray:
+    """Spread rows over the table; a cell without a row is NaN."""
+    grid = np.full([len(v) for v in domain.values()], np.nan)
+    seen: dict[tuple[int, ...], int] = {}
+    where = [{label: i for i, label in enumerate(v)} for v in domain.values()]
+    names = list(domain)
+    for row, cell in enumerate(zip(*columns, strict=True)):
+        for name, positions, entry in zip(names, where, cell, strict=True):
+            if entry not in positions:
+                raise ReleaseError(
+                    f"row {row + 1}: {entry!r} is not in the declared domain of {name!r}"
+                )
+        index = tuple(positions[entry] for positions, entry in zip(where, cell, strict=True))
+        if index in seen:
+            text = ", ".join(f"{n}={e}" for n, e in zip(names, cell, strict=True))
+            raise ReleaseError(
+                f"rows {seen[index] + 1} and {row + 1} both describe the cell {text}: "
+                "add them up only if they were noised together"
+            )
+        seen[index] = row
+        grid[index] = counts[row]
+    return grid
