@@ -124,13 +124,13 @@ def _interval(
 
 @njit(cache=True, nogil=True)
 def _mean_decay(w):
-    """(1 - exp(-w)) / w, the average of exp(-t) over (0, w]."""
+    """Average of exp(-t) over (0, w]."""
     return -math.expm1(-w) / w if w > 0.0 else 1.0
 
 
 @njit(cache=True, nogil=True)
 def _excess(d):
-    """d - 1 + exp(-d), without cancellation."""
+    """Return d - 1 + exp(-d) without cancellation."""
     if d > 0.5:
         return d + math.expm1(-d)
     term, total = 0.5 * d * d, 0.0

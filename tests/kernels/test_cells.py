@@ -123,9 +123,7 @@ def _lattice_mass(family, scale, step, k):
 def test_lattice_laws_match_summed_masses(family, scale, step, first, last):
     x = 3.0
     low, high = x + (first - 0.5) * step, x + (last + 0.5) * step
-    expected = float(
-        mp.fsum(_lattice_mass(family, scale, step, k) for k in range(first, last + 1))
-    )
+    expected = float(mp.fsum(_lattice_mass(family, scale, step, k) for k in range(first, last + 1)))
     got = cell_probabilities(family, scale, step, [low], [high], [x], [x])[0, 0]
     assert got == pytest.approx(expected, rel=1e-12, abs=1e-300)
     if first == last:
