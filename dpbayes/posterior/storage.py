@@ -1,0 +1,68 @@
+"""Posteriors on disk: one NetCDF file, written atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from dpbayes.errors import ReleaseFileError
+from dpbayes.io.atomic import atomic_path
+from dpbayes.schema import FORMAT, FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from dpbayes.posterior.posterior import Posterior
+
+__all__ = ["load", "save"]
+
+_RELEASE = "release"
+
+
+def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+    """Write a posterior to NetCDF; the file appears under its name only when complete."""
+    from dpbayes.io.serialise import release_to_dict
+
+    tree = posterior.data.copy()
+    tree.attrs = {**posterior.data.attrs, _RELEASE: json.dumps(release_to_dict(posterior.release))}
+    with atomic_path(path) as temporary:
+        tree.to_netcdf(temporary, engine="h5netcdf")
+
+
+def load(path: str | os.PathLike[str]) -> Posterior:
+    """Read a posterior that `Posterior.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        NetCDF file.
+
+    Raises
+    ------
+    ReleaseFileError
+        If the file is not a posterior of dpbayes, or of a version that this one cannot read.
+    FileNotFoundError
+        If there is no such file.
+    """
+    from dpbayes.io.serialise import release_from_dict
+    from dpbayes.posterior.posterior import Posterior
+
+    where = Path(path)
+    if not where.is_file():
+        raise FileNotFoundError(f"no such file: {where}")
+    try:
+        with xr.open_datatree(where, engine="h5netcdf") as opened:
+            tree = opened.load()
+    except (OSError, ValueError, KeyError) as error:
+        raise ReleaseFileError(f"{where} is not a NetCDF file of dpbayes ({error})") from None
+    if tree.attrs.get("format") != FORMAT:
+        raise ReleaseFileError(f"{where} was not written by Posterior.save")
+    version = int(tree.attrs["format_version"])
+    if version != FORMAT_VERSION:
+        raise ReleaseFileError(
+            f"{where} has format version {version}, this dpbayes reads {FORMAT_VERSION}"
+        )
+    release = release_from_dict(json.loads(tree.attrs.pop(_RELEASE)))
+    return Posterior(tree, release)

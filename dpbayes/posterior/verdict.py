@@ -1,0 +1,101 @@
+"""What may be trusted: convergence of the draws, and what the data said little about."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpbayes.posterior import tables
+
+if TYPE_CHECKING:
+    from dpbayes.posterior.posterior import Posterior
+
+__all__ = ["PRIOR_DOMINATED", "Verdict", "judge"]
+
+#: A quantity is prior-dominated when its posterior sd is above this share of its prior sd.
+PRIOR_DOMINATED = 0.7
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Judgement on a posterior, in words (``str``) and as data.
+
+    Parameters
+    ----------
+    converged : bool
+        Whether the draws can be trusted: always so for independent exact draws.
+    problems : tuple of str
+        What is wrong with the draws, one sentence each.
+    prior_dominated : tuple of str
+        Names of quantities on which the data said little.
+    notes : tuple of str
+        What else a reader must know.
+    diagnostics : dict
+        Figures behind the judgement.
+    """
+
+    converged: bool
+    problems: tuple[str, ...] = ()
+    prior_dominated: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to object to."""
+        return self.converged and not self.prior_dominated
+
+    def __str__(self) -> str:
+        lines = list(self.problems) if self.problems else [self._sampling()]
+        if self.prior_dominated:
+            shown = ", ".join(self.prior_dominated[:8])
+            more = len(self.prior_dominated) - 8
+            lines.append(
+                f"Prior-dominated (the release says little about them; their intervals mostly "
+                f"repeat the prior): {shown}{f' and {more} more' if more > 0 else ''}."
+            )
+        else:
+            lines.append("No quantity is dominated by the prior.")
+        return "\n".join([*lines, *self.notes])
+
+    def _sampling(self) -> str:
+        if self.diagnostics.get("engine") == "exact":
+            return "The draws are exact and independent."
+        d = self.diagnostics
+        return (
+            f"The sampler converged (R-hat at most {d['max_rhat']:.3f}, effective sample size at "
+            f"least {d['min_ess']:.0f}, {d['divergences']} divergences)."
+        )
+
+
+def judge(posterior: Posterior) -> Verdict:
+    """Judge a posterior (see `Posterior.verdict`)."""
+    attrs = posterior.attrs
+    problems = tuple(json.loads(attrs.get("problems", "[]")))
+    names, scores = [], {}
+    for quantity in tables.quantities(posterior):
+        score = tables.learned(quantity)
+        scores[quantity.name] = score
+        if np.isfinite(score) and score < 1.0 - PRIOR_DOMINATED:
+            names.append(quantity.name)
+    diagnostics = {"engine": attrs.get("engine"), "learned": scores}
+    for key in ("max_rhat", "min_ess", "divergences"):
+        if key in attrs:
+            diagnostics[key] = attrs[key]
+    notes = tuple(json.loads(attrs.get("notes", "[]"))) + _notes(posterior)
+    return Verdict(not problems, problems, tuple(names), notes, diagnostics)
+
+
+def _notes(posterior: Posterior) -> tuple[str, ...]:
+    """Facts about the posterior that a reader could miss."""
+    empty = int((posterior.total.values == 0).sum())
+    if not empty:
+        return ()
+    share = empty / posterior.total.values.size
+    return (
+        f"In {share:.1%} of the draws the table is empty: shares of the realised table are "
+        "undefined there and left out.",
+    )
