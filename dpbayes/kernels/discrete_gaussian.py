@@ -78,7 +78,7 @@ def logpmf_scalar(k, sigma):
 
 @njit(cache=True, nogil=True)
 def _relative_tail(k, sigma):
-    """sum over m >= k >= 1 of exp(-(m^2 - k^2) / (2 sigma^2))."""
+    """sum over m = k, k + 1, ... (k >= 1/2) of exp(-(m^2 - k^2) / (2 sigma^2))."""
     rate = max(1.0 / sigma, k / (sigma * sigma))
     if rate > 0.1:
         total, j = 1.0, 1.0
@@ -111,6 +111,47 @@ def log_at_least(k, sigma):
     if k < 1.0:
         return log1mexp(log_at_least(1.0 - k, sigma))
     return math.log(_relative_tail(k, sigma)) - 0.5 * (k / sigma) ** 2 - log_normalizer(sigma)
+
+
+@njit(cache=True, nogil=True)
+def _relative_second_moment(k, sigma):
+    """sum over m = k, k + 1, ... (k >= 1/2) of m^2 exp(-(m^2 - k^2) / (2 sigma^2))."""
+    rate = max(1.0 / sigma, k / (sigma * sigma))
+    if rate > 0.1:
+        total, j = k * k, 1.0
+        while True:
+            exponent = 0.5 * j * (j + 2.0 * k) / (sigma * sigma)
+            if exponent > _NEGLIGIBLE:
+                return total
+            total += (k + j) ** 2 * math.exp(-exponent)
+            j += 1.0
+    # x^2 f = sigma^2 f + sigma^4 f'': Euler-Maclaurin for the sum of f''
+    z = (k - 0.5) / sigma
+    square, inverse2 = z * z, 1.0 / (sigma * sigma)
+    third = z * (square - 3.0)
+    fifth = z * (square * square - 10.0 * square + 15.0)
+    curved = z - inverse2 * (third / 24.0 - inverse2 * 7.0 * fifth / 5760.0)
+    edge = sigma**3 * curved * math.exp((k - 0.25) * 0.5 * inverse2)
+    return sigma * sigma * _relative_tail(k, sigma) + edge
+
+
+@njit(cache=True, nogil=True)
+def _upper_half_slope(k, sigma):
+    """`log_at_least_slope` for k >= 1/2."""
+    tail = _relative_tail(k, sigma)
+    value = math.log(tail) - 0.5 * (k / sigma) ** 2 - log_normalizer(sigma)
+    square = _relative_second_moment(k, sigma) / tail
+    return value, (square - variance_scalar(sigma)) / sigma**3
+
+
+@njit(cache=True, nogil=True)
+def log_at_least_slope(k, sigma):
+    """log P(K >= k) and its derivative in sigma; real k is meaningful for sigma >= 8."""
+    if k < 0.5:  # so that the complement 1 - k is not below one half, for real k too
+        other, slope = _upper_half_slope(1.0 - k, sigma)
+        value = log1mexp(other)
+        return value, -slope * math.exp(other - value)
+    return _upper_half_slope(k, sigma)
 
 
 @njit(cache=True, nogil=True)

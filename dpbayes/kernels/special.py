@@ -139,6 +139,19 @@ def bd0(x, mu):
 
 
 @njit(cache=True, nogil=True)
+def log1pmx(v):
+    """log(1 + v) - v, without cancellation for small v."""
+    if abs(v) > 0.2:
+        return math.log1p(v) - v
+    u = v / (2.0 + v)
+    square = u * u
+    tail = 0.0
+    for j in range(15, 1, -2):
+        tail = square * (1.0 / j + tail)
+    return u * (2.0 * tail - v)
+
+
+@njit(cache=True, nogil=True)
 def log_poisson(m, mu):
     """log of mu^m exp(-mu) / Gamma(m+1) for real m >= 0 (minus infinity for m < 0)."""
     if m < 0.0:
