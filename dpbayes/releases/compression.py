@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbayes.errors import UnsupportedError
+from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
+from dpbayes.kernels.cells import cell_probabilities
 from dpbayes.kernels.families import DISCRETE_LAPLACE, LAPLACE
 from dpbayes.mechanism import Mechanism, Preimage
 
-__all__ = ["CompressedRecords", "compress", "record_cells"]
+__all__ = ["CompressedRecords", "compress", "probability_table", "record_cells"]
 
 CELLS_PER_SCALE = 20
 FEWEST_CELLS = 128
@@ -19,6 +20,7 @@ MOST_CELLS = 4096
 TAIL_SD = 6.0
 CHUNK = 1 << 20
 _EDGE_TOLERANCE = 1e-7  # of a cell
+_SMALLEST = 1e-290  # probabilities below this count as impossible
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,52 @@ def compress(
         found = _preimage(mechanism, chunk, step, start)
         counts += np.bincount(_locate(found, lower, upper), minlength=lower.size)
     return CompressedRecords(lower, upper, counts, step)
+
+
+def probability_table(
+    records: CompressedRecords, mechanism: Mechanism, x_lower: ArrayLike, x_upper: ArrayLike
+) -> tuple[CompressedRecords, np.ndarray]:
+    """Probability of each cell of the records given each basis element of the true law.
+
+    Parameters
+    ----------
+    records : CompressedRecords
+        Cells and counts.
+    mechanism : Mechanism
+        Noise that each record went through.
+    x_lower, x_upper : array_like, shape (M,)
+        Ends of the basis elements; equal for a point.
+
+    Returns
+    -------
+    records : CompressedRecords
+        Without the empty cells that no basis element can reach.
+    table : numpy.ndarray, shape (J, M)
+        A[j, k] = P(record in cell j | true value uniform on element k).
+
+    Raises
+    ------
+    ImpossibleReleaseError
+        If a record lies where no basis element can have put it.
+    """
+    noise = mechanism.noise
+    table = cell_probabilities(
+        noise.family or 0, float(noise.scale), noise.step, records.lower, records.upper,
+        x_lower, x_upper,
+    )  # fmt: skip
+    reached = table.max(axis=1) > _SMALLEST
+    lost = ~reached & (records.counts > 0)
+    if lost.any():
+        at = int(np.argmax(lost))
+        raise ImpossibleReleaseError(
+            f"{int(records.counts[lost].sum())} records cannot come from the bounds and noise "
+            f"stated, got {int(records.counts[at])} of value + noise in "
+            f"({records.lower[at]:g}, {records.upper[at]:g}]; check the bounds and the scale"
+        )
+    kept = CompressedRecords(
+        records.lower[reached], records.upper[reached], records.counts[reached], records.step
+    )
+    return kept, table[reached]
 
 
 def record_cells(
