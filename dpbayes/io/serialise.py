@@ -1,0 +1,210 @@
+"""Mechanisms and releases as plain dictionaries that JSON can hold, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from dpbayes import noise as laws
+from dpbayes.errors import ReleaseFileError, UnsupportedError
+from dpbayes.io.mechanism_table import STEPS
+from dpbayes.mechanism import Mechanism
+from dpbayes.noise import CustomNoise, NoiseLaw
+from dpbayes.releases import HistogramRelease, RecordRelease
+
+__all__ = ["mechanism_from_dict", "mechanism_to_dict", "release_from_dict", "release_to_dict"]
+
+_LAWS: dict[str, type[NoiseLaw]] = {
+    name: getattr(laws, name) for name in laws.__all__ if name not in ("CustomNoise", "NoiseLaw")
+}
+_STEP_NAMES = {cls: name for name, (cls, _) in STEPS.items()}
+
+
+def mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
+    """Return a mechanism as a dictionary that JSON can hold.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Noise and steps.
+
+    Raises
+    ------
+    UnsupportedError
+        If the noise is a `CustomNoise` (its functions cannot be stored) or a step is not
+        one of this package.
+    """
+    noise = mechanism.noise
+    name = type(noise).__name__
+    if isinstance(noise, CustomNoise) or _LAWS.get(name) is not type(noise):
+        raise UnsupportedError(
+            f"{name} cannot be stored: its functions are code, not data; "
+            "keep the code that makes the release beside the file"
+        )
+    return {
+        "noise": {
+            "law": name,
+            "parameters": {key: _plain(value) for key, value in noise.parameters.items()},
+        },
+        "steps": [_step_to_dict(step) for step in mechanism.steps],
+    }
+
+
+def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
+    """Return the mechanism that `mechanism_to_dict` stored.
+
+    Raises
+    ------
+    ReleaseFileError
+        If the dictionary does not describe a mechanism.
+    """
+    with _Described("mechanism"):
+        law = _LAWS[stored["noise"]["law"]]
+        parameters = {k: _unplain(v) for k, v in stored["noise"]["parameters"].items()}
+        steps = [STEPS[name][0](**raw) for step in stored["steps"] for name, raw in step.items()]
+        return Mechanism(law(**parameters), tuple(steps))
+
+
+def release_to_dict(
+    release: HistogramRelease | RecordRelease, *, values: bool = True
+) -> dict[str, Any]:
+    """Return a release as a dictionary that JSON can hold.
+
+    Parameters
+    ----------
+    release : HistogramRelease or RecordRelease
+        What was published.
+    values : bool
+        Whether to include the released values; without them `release_from_dict` needs them.
+
+    Raises
+    ------
+    UnsupportedError
+        If the mechanism, a label or an attribute cannot be stored.
+    """
+    common: dict[str, Any] = {
+        "mechanism": mechanism_to_dict(release.mechanism),
+        "attrs": {key: _scalar(value, key) for key, value in (release.attrs or {}).items()},
+    }
+    if isinstance(release, RecordRelease):
+        records = {
+            "kind": "records",
+            "bounds": [float(end) for end in release.bounds],
+            "support": release.support,
+            **common,
+        }
+        return records | ({"values": _plain(release.values)} if values else {})
+    stored: dict[str, Any] = {"kind": "histogram", "total": release.total, **common}
+    if values:
+        stored["values"] = _plain(release.values.values)
+    if release.edges is not None:
+        return stored | {"edges": _plain(release.edges)}
+    coords = {
+        str(name): {"dims": [str(d) for d in coord.dims], "labels": _labels(coord.values, name)}
+        for name, coord in release.values.coords.items()
+    }
+    return stored | {"dims": [str(d) for d in release.dims], "coords": coords}
+
+
+def release_from_dict(
+    stored: Mapping[str, Any], values: Any = None
+) -> HistogramRelease | RecordRelease:
+    """Return the release that `release_to_dict` stored.
+
+    Parameters
+    ----------
+    stored : mapping
+        Dictionary from `release_to_dict`.
+    values : array_like, optional
+        Released values, where the dictionary was made without them.
+
+    Raises
+    ------
+    ReleaseFileError
+        If the dictionary does not describe a release.
+    """
+    with _Described("release"):
+        array = _unplain(stored["values"]) if values is None else np.asarray(values, float)
+        mechanism = mechanism_from_dict(stored["mechanism"])
+        common = {"mechanism": mechanism, "attrs": stored["attrs"]}
+        if stored["kind"] == "records":
+            return RecordRelease(
+                array, bounds=tuple(stored["bounds"]), support=stored["support"], **common
+            )
+        common["total"] = stored["total"]
+        if "edges" in stored:
+            return HistogramRelease(array, edges=_unplain(stored["edges"]), **common)
+        coords = {k: (c["dims"], _unlabels(c["labels"])) for k, c in stored["coords"].items()}
+        labelled = xr.DataArray(array, dims=stored["dims"], coords=coords, name="released")
+        return HistogramRelease(labelled, **common)
+
+
+class _Described:
+    """Turn failures to read a stored dictionary into one clear error."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, KeyError | TypeError | AttributeError):
+            raise ReleaseFileError(
+                f"does not describe a {self.what} ({type(error).__name__}: {error})", self.what
+            ) from error
+
+
+def _step_to_dict(step: Any) -> dict[str, Any]:
+    name = _STEP_NAMES.get(type(step))
+    if name is None:
+        raise UnsupportedError(f"the step {step!r} cannot be stored: it is not one of dpbayes")
+    return {name: {field: getattr(step, field) for field in STEPS[name][1]}}
+
+
+def _plain(value: Any) -> Any:
+    """Scalar as a float, array as nested lists (NaN as None), a labelled array with labels."""
+    if isinstance(value, xr.DataArray):
+        coords = {str(k): _labels(c.values, k) for k, c in value.coords.items() if c.dims == (k,)}
+        return {"dims": list(value.dims), "coords": coords, "data": _plain(value.values)}
+    array = np.asarray(value, dtype=float)
+    return np.where(np.isnan(array), np.array(None), array).tolist()
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        coords = {k: _unlabels(v) for k, v in value["coords"].items()}
+        return xr.DataArray(_unplain(value["data"]), dims=value["dims"], coords=coords)
+    array = np.array(value, dtype=float)
+    return float(array) if array.ndim == 0 else array
+
+
+def _labels(values: np.ndarray, name: Any) -> dict[str, Any]:
+    """Labels of a dim with their type; dates as text."""
+    if values.dtype.kind in "mM":
+        return {"dtype": values.dtype.str, "data": values.astype("int64").tolist()}
+    if values.dtype.kind == "O":
+        return {"dtype": "O", "data": [_scalar(v, name) for v in values.tolist()]}
+    if values.dtype.kind not in "iufbUT":
+        raise UnsupportedError(f"labels of {name!r} of type {values.dtype} cannot be stored")
+    dtype = "T" if values.dtype.kind == "T" else values.dtype.str
+    return {"dtype": dtype, "data": values.tolist()}
+
+
+def _unlabels(stored: Mapping[str, Any]) -> np.ndarray:
+    if np.dtype(stored["dtype"]).kind in "mM":
+        return np.array(stored["data"], dtype="int64").astype(stored["dtype"])
+    return np.array(stored["data"], dtype=stored["dtype"])
+
+
+def _scalar(value: Any, name: Any) -> Any:
+    """Return a value that JSON can hold."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is not None and not isinstance(plain, str | int | float | bool):
+        raise UnsupportedError(
+            f"{name!r} holds {value!r}, which cannot be stored: use text or numbers"
+        )
+    return plain
