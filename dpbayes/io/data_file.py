@@ -137,7 +137,7 @@ class DataFile:
 
 def _all_numbers(entries: np.ndarray) -> np.ndarray:
     """Return texts as floats, missing ones as NaN."""
-    blank = np.isin(entries, [*MISSING, None]) | pd.isna(entries)
+    blank = np.isin(np.char.strip(entries.astype(str)), MISSING) | pd.isna(entries)
     # float() also reads "1_000", which no table of numbers means.
     if any("_" in entry for entry in entries[~blank] if isinstance(entry, str)):
         raise ValueError
@@ -255,7 +255,7 @@ def _parquet_reader(path: Path) -> tuple[list[str], Any]:
         import polars as pl
 
         # Without pyarrow polars cannot make pandas frames, but lists always work.
-        return pl.read_parquet_schema(path), lambda names: pd.DataFrame(
+        return list(pl.read_parquet_schema(path)), lambda names: pd.DataFrame(
             pl.read_parquet(path, columns=names).to_dict(as_series=False)
         )
     return pq.read_schema(path).names, lambda names: pq.read_table(path, columns=names).to_pandas()
