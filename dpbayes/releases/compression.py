@@ -55,6 +55,7 @@ def compress(
     bounds: tuple[float, float],
     *,
     support: str = "continuous",
+    edges: ArrayLike | None = None,
 ) -> CompressedRecords:
     """Count released records by cell, in one pass.
 
@@ -68,6 +69,9 @@ def compress(
         Public bounds of the true values.
     support : {"continuous", "integers"}
         Whether the true values are whole numbers.
+    edges : array_like, optional
+        Finite edges wanted, in place of a grid that suits the likelihood; on a lattice,
+        between its points.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def compress(
     is a draw of the release and every cell keeps its exact probability.
     """
     records = np.asarray(values, dtype=float).reshape(-1)
-    lower, upper = record_cells(mechanism, bounds, support=support)
+    lower, upper = record_cells(mechanism, bounds, support=support, edges=edges)
     step = _lattice(mechanism, support)
     counts = np.zeros(lower.size, dtype=np.int64)
     for start in range(0, records.size, CHUNK):
@@ -144,7 +148,11 @@ def probability_table(
 
 
 def record_cells(
-    mechanism: Mechanism, bounds: tuple[float, float], *, support: str = "continuous"
+    mechanism: Mechanism,
+    bounds: tuple[float, float],
+    *,
+    support: str = "continuous",
+    edges: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Partition of the line into cells for value + noise.
 
@@ -156,6 +164,9 @@ def record_cells(
         Public bounds of the true values.
     support : {"continuous", "integers"}
         Whether the true values are whole numbers.
+    edges : array_like, optional
+        Finite edges wanted, in place of a grid that suits the likelihood; on a lattice,
+        between its points.
 
     Returns
     -------
@@ -178,7 +189,7 @@ def record_cells(
     up to (hi - lo)/b nats apart.
     """
     step = _lattice(mechanism, support)
-    edges = _grid(mechanism, bounds, support, step)
+    edges = _grid(mechanism, bounds, support, step) if edges is None else np.asarray(edges, float)
     # An edge belongs to the cell below it: on a lattice that cell's last point stands for it.
     last = edges - 0.5 * step
     found = mechanism.interval(mechanism.forward(last)).bounds(step)
