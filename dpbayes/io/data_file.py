@@ -156,7 +156,7 @@ def _whole_labels(column: pd.Series) -> pd.Series:
     """Return labels as integers where all are whole numbers in their usual form."""
     if column.dtype != object and not pd.api.types.is_string_dtype(column.dtype):
         return column
-    entries = [None if pd.isna(entry) else entry for entry in column]
+    entries: list[Any] = [None if pd.isna(entry) else entry for entry in column]
     usual = all(
         isinstance(e, str) and e.removeprefix("-").isdecimal() and str(int(e)) == e for e in entries
     )

@@ -29,6 +29,7 @@ from dpbayes.releases import HistogramRelease, RecordRelease
 __all__ = ["Description", "describe"]
 
 LEVEL = 0.95
+_WRAP: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
 
 _LAWS: dict[type[NoiseLaw], str] = {
     Laplace: "Laplace noise",
@@ -39,6 +40,12 @@ _LAWS: dict[type[NoiseLaw], str] = {
     TruncatedDiscreteLaplace: "truncated integer Laplace noise",
     CustomNoise: "noise of a density given as code",
     NoNoise: "no noise",
+}
+
+
+_PARAMETERS: dict[type[NoiseLaw], str] = {
+    Gaussian: "standard deviation",
+    DiscreteGaussian: "sigma",
 }
 
 
@@ -89,7 +96,7 @@ class Description:
         width : int
             Columns of the terminal.
         """
-        blocks = [textwrap.fill(self.title, width)]
+        blocks = [textwrap.fill(self.title, width, **_WRAP)]
         blocks += [_block(heading, lines, width) for heading, lines in self.sections]
         if self.doubts:
             blocks.append(_block("Check this", [d.text for d in self.doubts], width, "! "))
@@ -102,7 +109,7 @@ class Description:
 
 def _block(heading: str, lines: Any, width: int, mark: str = "- ") -> str:
     filled = [
-        textwrap.fill(line, width, initial_indent=f"  {mark}", subsequent_indent="    ")
+        textwrap.fill(line, width, initial_indent=f"  {mark}", subsequent_indent="    ", **_WRAP)
         for line in lines
     ]
     return "\n".join([heading, *filled])
@@ -261,7 +268,7 @@ def _noise(release: Any, figures: dict[str, Any]) -> Iterator[str]:
 
 def _parameter(noise: Any) -> str:
     """Parameter that the law is known by, with its lattice."""
-    name = {Gaussian: "standard deviation", DiscreteGaussian: "sigma"}.get(type(noise), "scale")
+    name = _PARAMETERS.get(type(noise), "scale")
     lattice = f" on multiples of {noise.step:g}" if noise.is_lattice and noise.step != 1 else ""
     return f"{name} {spread(noise.scale)}{lattice}"
 

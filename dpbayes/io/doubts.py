@@ -240,8 +240,8 @@ def _outside_reach(release: RecordRelease) -> Iterator[Doubt]:
         yield Doubt(
             "outside-reach",
             f"{plural(int(beyond.sum()), 'record lies', 'records lie')} (such as "
-            f"{amount(float(worst), 6)}) farther outside [{amount(low)}, {amount(high)}] than the stated noise reaches "
-            f"({amount(reach)}, with a probability of {IMPROBABLE:g} of any record beyond). "
+            f"{amount(float(worst), 6)}) farther outside [{amount(low)}, {amount(high)}] "
+            f"than the stated noise reaches ({amount(reach)}, with a probability of {IMPROBABLE:g} of any record beyond). "
             "Check the bounds and the scale.",
         )
 
