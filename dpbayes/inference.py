@@ -1,0 +1,239 @@
+"""``fit``: from a release to its posterior, by the engine that suits it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dpbayes.engines import exact
+from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
+from dpbayes.posterior import Posterior, assemble
+from dpbayes.priors import Dirichlet, Smooth
+from dpbayes.releases import HistogramRelease, RecordRelease
+from dpbayes.schema import COUNT, PROBABILITY, RATE, TOTAL
+
+__all__ = ["fit"]
+
+_ENGINES = ("auto", "exact", "nuts")
+#: Prior draws kept for comparison, and the number of cells times draws they may take.
+_PRIOR_DRAWS, _PRIOR_ENTRIES = 1000, 4_000_000
+
+
+def fit(
+    release: HistogramRelease | RecordRelease,
+    prior: Any = None,
+    draws: int = 1000,
+    chains: int = 4,
+    random_seed: int | None = None,
+    engine: str = "auto",
+    progressbar: bool = True,
+    *,
+    tune: int = 1000,
+    target_accept: float = 0.9,
+) -> Posterior:
+    """Draw from the posterior of a release.
+
+    Parameters
+    ----------
+    release : HistogramRelease or RecordRelease
+        What was published, and how.
+    prior : Dirichlet or Smooth, optional
+        Prior on P. By default ``Dirichlet(concentration=1)`` for histograms (with an
+        unknown total the rate is learned) and ``Smooth()`` for records.
+    draws : int
+        Draws per chain.
+    chains : int
+        Number of chains. The exact engine's draws are independent, in chains as in draws.
+    random_seed : int, optional
+        Seed. It is combined with a digest of the release, so that two releases fitted with
+        one seed do not share their random numbers. None: a fresh seed, kept in
+        ``posterior.attrs["random_seed"]``.
+    engine : {"auto", "exact", "nuts"}
+        "auto" takes the exact engine where there is one (histograms), NUTS otherwise.
+    progressbar : bool
+        Show progress on long work.
+    tune : int
+        Warm-up draws per chain (NUTS only).
+    target_accept : float
+        Target acceptance rate (NUTS only).
+
+    Returns
+    -------
+    Posterior
+        Draws of P, of the true counts and of the total.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range.
+    ImpossibleReleaseError
+        If no true data could have led to the release.
+    UnsupportedError
+        If the engine asked for cannot fit this release with this prior.
+
+    References
+    ----------
+    Wasserman & Zhou (2010), section 2: the release is data with a known conditional law.
+
+    Examples
+    --------
+    >>> import dpbayes as dpb
+    >>> law = dpb.DiscreteLaplace(scale=10)
+    >>> release = dpb.HistogramRelease([12, -3, 40], mechanism=law)
+    >>> dpb.fit(release, draws=500, random_seed=1, progressbar=False).count.sizes["draw"]
+    500
+    """
+    draws, chains, tune = (
+        _whole(n, v) for n, v in (("draws", draws), ("chains", chains), ("tune", tune))
+    )
+    if engine not in _ENGINES:
+        raise ParameterError(
+            f"engine must be one of {', '.join(_ENGINES)}, got {engine!r}{nearest_name(engine, _ENGINES)}"
+        )
+    if not 0 < target_accept < 1:
+        raise ParameterError(f"target_accept must be between 0 and 1, got {target_accept}")
+    seed = _seed(random_seed)
+    if isinstance(release, HistogramRelease):
+        chosen = Dirichlet() if prior is None else prior
+        if not isinstance(chosen, Dirichlet):
+            raise UnsupportedError(f"a histogram takes a Dirichlet prior, got {chosen!r}")
+        chosen.shapes(release.size)
+        run = _histogram_nuts if engine == "nuts" else _histogram_exact
+    elif isinstance(release, RecordRelease):
+        chosen = Smooth() if prior is None else prior
+        if not isinstance(chosen, Smooth):
+            raise UnsupportedError(f"records take a Smooth prior, got {chosen!r}")
+        if engine == "exact":
+            raise UnsupportedError('records have no exact engine: use engine="auto" or "nuts"')
+        run = _records_nuts
+    else:
+        raise ParameterError(
+            f"release must be a HistogramRelease or a RecordRelease, got {type(release).__name__}"
+        )
+    sequence = np.random.SeedSequence([seed, release.digest()])
+    settings = {
+        "draws": draws, "chains": chains, "tune": tune, "target_accept": target_accept,
+        "progressbar": progressbar,
+    }  # fmt: skip
+    attrs = {"random_seed": seed, "prior": repr(chosen)}
+    return run(release, chosen, sequence, settings, attrs)
+
+
+def _histogram_exact(
+    release: HistogramRelease,
+    prior: Dirichlet,
+    sequence: np.random.SeedSequence,
+    settings: dict[str, Any],
+    attrs: dict[str, Any],
+) -> Posterior:
+    shape = (settings["chains"], settings["draws"])
+    rng, rng_prior = (np.random.default_rng(s) for s in sequence.spawn(2))
+    with _progress("Drawing exactly", release.size, settings["progressbar"]) as advance:
+        drawn = exact.draw_posterior(release, prior, shape[0] * shape[1], rng, advance)
+    arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
+    if drawn.rate is not None:
+        arrays[RATE] = drawn.rate
+    posterior = {k: v.reshape(*shape, *v.shape[1:]) for k, v in arrays.items()}
+    return assemble(
+        release,
+        posterior=posterior,
+        prior=_prior_group(release, prior, rng_prior),
+        attrs={**attrs, "engine": "exact", "log_evidence": drawn.log_evidence},
+    )
+
+
+def _prior_group(
+    release: HistogramRelease, prior: Dirichlet, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    count = int(np.clip(_PRIOR_ENTRIES // release.size, 20, _PRIOR_DRAWS))
+    return {k: v[None] for k, v in exact.draw_prior(release, prior, count, rng).items()}
+
+
+def _histogram_nuts(
+    release: HistogramRelease,
+    prior: Dirichlet,
+    sequence: np.random.SeedSequence,
+    settings: dict[str, Any],
+    attrs: dict[str, Any],
+) -> Posterior:
+    from dpbayes.engines import nuts
+
+    seed, rng_prior = sequence.spawn(2)
+    drawn = nuts.fit_histogram(release, prior, random_seed=seed, **settings)
+    return assemble(
+        release,
+        posterior=drawn.posterior,
+        prior=_prior_group(release, prior, np.random.default_rng(rng_prior)),
+        attrs={**attrs, "engine": "nuts", **_diagnostics(drawn.convergence)},
+        sample_stats=drawn.sample_stats,
+    )
+
+
+def _records_nuts(
+    release: RecordRelease,
+    prior: Smooth,
+    sequence: np.random.SeedSequence,
+    settings: dict[str, Any],
+    attrs: dict[str, Any],
+) -> Posterior:
+    from dpbayes.engines import nuts
+
+    drawn = nuts.fit_records(release, prior, random_seed=sequence, **settings)
+    return assemble(
+        release,
+        posterior=drawn.posterior,
+        prior=drawn.prior,
+        attrs={**attrs, "engine": "nuts", **drawn.attrs, **_diagnostics(drawn.convergence)},
+        edges=drawn.edges,
+        atoms=drawn.atoms,
+        sample_stats=drawn.sample_stats,
+    )
+
+
+def _diagnostics(convergence: Any) -> dict[str, Any]:
+    """Attributes that the verdict reads."""
+    return {
+        "problems": json.dumps(list(convergence.problems)),
+        "max_rhat": float(convergence.max_rhat),
+        "min_ess": float(convergence.min_ess),
+        "divergences": int(convergence.divergences),
+    }
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)
+
+
+def _seed(random_seed: Any) -> int:
+    if random_seed is None:
+        return secrets.randbits(31)
+    if (
+        isinstance(random_seed, bool)
+        or not isinstance(random_seed, int | np.integer)
+        or random_seed < 0
+    ):
+        raise ParameterError(
+            f"random_seed must be a whole number of at least 0 or None, got {random_seed!r}"
+        )
+    return int(random_seed)
+
+
+@contextlib.contextmanager
+def _progress(label: str, units: int, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Progress bar that vanishes when the work is done."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=units)
+        yield lambda done: bar.advance(task, done)

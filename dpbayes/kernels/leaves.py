@@ -1,0 +1,168 @@
+"""Log likelihood of released values at candidate counts, and draws from tables of counts.
+
+Arrays only. A "leaf" is one released cell; its table holds the unnormalised posterior of
+its count over a window of non-negligible mass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dpbayes.kernels.families import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, GAUSSIAN
+from dpbayes.kernels.poisson import floor_to_lattice, noise_interval, noise_point
+
+__all__ = ["log_likelihood", "log_peaks", "outward_draws", "split_draws"]
+
+
+@njit(cache=True, nogil=True)
+def log_peaks(family, scale, step):
+    """Log density (or mass) of the noise at zero, for each cell."""
+    out = np.empty(scale.size)
+    for j in range(scale.size):
+        if j > 0 and scale[j] == scale[j - 1]:
+            out[j] = out[j - 1]
+        else:
+            out[j] = noise_point(family, 0.0, scale[j], step)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _one(family, lower, upper, peak, scale, step, m):
+    if lower == upper:
+        distance = abs(lower - m) / scale
+        if family in (GAUSSIAN, DISCRETE_GAUSSIAN):
+            return peak - 0.5 * distance * distance
+        return peak - distance
+    low, high = lower - m, upper - m
+    if family in (DISCRETE_LAPLACE, DISCRETE_GAUSSIAN):
+        low, high = floor_to_lattice(low, step), floor_to_lattice(high, step)
+    return noise_interval(family, low, high, scale, step)
+
+
+@njit(cache=True, nogil=True)
+def log_likelihood(family, lower, upper, log_jacobian, peak, scale, step, cells, counts):
+    """Log Q(y_j | m) for pairs of cells and counts.
+
+    Parameters
+    ----------
+    family : int
+        Code of the noise law.
+    lower, upper, log_jacobian, peak, scale : ndarray
+        Canonical bounds of count + noise, Jacobian, log peak and scale of each cell.
+    step : float
+        Step of the noise's lattice.
+    cells, counts : ndarray
+        Index of the cell and candidate count of each pair.
+    """
+    out = np.empty(cells.size)
+    for i in range(cells.size):
+        j = cells[i]
+        out[i] = log_jacobian[j] + _one(
+            family, lower[j], upper[j], peak[j], scale[j], step, counts[i]
+        )
+    return out
+
+
+@njit(cache=True, nogil=True)
+def outward_draws(table, first, centre, uniforms, out):
+    """Draw from one unnormalised table by inversion, walking outwards from its centre.
+
+    The number of steps of a draw is about its distance from the centre, not the length of
+    the table.
+    """
+    total = 0.0
+    for value in table:
+        total += value
+    for d in range(uniforms.size):
+        target = uniforms[d] * total
+        right = min(max(centre - first, 0), table.size - 1)
+        left = right - 1
+        chosen = right
+        acc = 0.0
+        while left >= 0 or right < table.size:
+            if right < table.size:
+                acc += table[right]
+                chosen = right
+                if acc > target:
+                    break
+                right += 1
+            if left >= 0:
+                acc += table[left]
+                chosen = left
+                if acc > target:
+                    break
+                left -= 1
+        while table[chosen] == 0.0:  # only rounding at the very end can land on no mass
+            chosen += 1 if chosen < centre - first else -1
+        out[d] = first + chosen
+
+
+@njit(cache=True, nogil=True)
+def split_draws(left, first_left, right, first_right, slope, intercept, totals, uniforms, out):
+    """Draw the left part of each total: P(m | s) ∝ left(m) right(s - m).
+
+    Parameters
+    ----------
+    left, right : ndarray
+        Unnormalised tables of both children; `first_left` and `first_right` are the counts
+        of their first entries.
+    slope, intercept : float
+        Conditional mean of the left part, about intercept + slope * total: where the walk
+        starts. Any value gives the same law.
+    totals : ndarray of int
+        Total of each draw.
+    uniforms : ndarray
+        One uniform variate per draw.
+    out : ndarray of int
+        Receives the left parts.
+
+    Returns
+    -------
+    int
+        Index of a draw whose total has no mass, -1 if there is none.
+    """
+    last_left = first_left + left.size - 1
+    last_right = first_right + right.size - 1
+    order = np.argsort(totals)
+    previous, mass = -1, 0.0
+    for position in range(totals.size):
+        d = order[position]
+        s = totals[d]
+        low = max(first_left, s - last_right)
+        high = min(last_left, s - first_right)
+        if low > high:
+            return d
+        if s != previous:
+            mass = 0.0
+            for m in range(low, high + 1):
+                mass += left[m - first_left] * right[s - m - first_right]
+            previous = s
+        if not mass > 0.0:
+            return d
+        target = uniforms[d] * mass
+        up = min(max(int(intercept + slope * s), low), high)
+        down = up - 1
+        chosen, best = up, 0.0
+        acc = 0.0
+        while down >= low or up <= high:
+            if up <= high:
+                p = left[up - first_left] * right[s - up - first_right]
+                acc += p
+                if p > 0.0:
+                    chosen, best = up, p
+                if acc > target:
+                    break
+                up += 1
+            if down >= low:
+                p = left[down - first_left] * right[s - down - first_right]
+                acc += p
+                if p > 0.0:
+                    chosen, best = down, p
+                if acc > target:
+                    break
+                down -= 1
+        if best == 0.0:
+            return d
+        out[d] = chosen
+    return -1
