@@ -1,0 +1,227 @@
+"""Commands of the command line; each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpbayes import __version__
+from dpbayes.cli.failures import reporting
+from dpbayes.errors import ParameterError, nearest_name
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Posterior distributions from differentially private releases.",
+)
+
+
+class Engine(StrEnum):
+    """Engines of ``fit``."""
+
+    auto = "auto"
+    exact = "exact"
+    nuts = "nuts"
+
+
+class TableFormat(StrEnum):
+    """How ``fit`` prints its summary."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class TextFormat(StrEnum):
+    """How ``describe`` prints."""
+
+    text = "text"
+    json = "json"
+
+
+ReleaseArgument = Annotated[
+    Path, typer.Argument(metavar="RELEASE.toml", help="Release file: what was published and how.")
+]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"dpbayes {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def describe(
+    release: ReleaseArgument,
+    output: Annotated[
+        TextFormat, typer.Option("--format", help="Text to read, or JSON.")
+    ] = TextFormat.text,
+    debug: DebugOption = False,
+) -> None:
+    """Say in words and units what was released, and what may be wrong with its description."""
+    with reporting(debug, release):
+        from dpbayes.io import describe as describe_release
+        from dpbayes.io import read_release
+
+        description = describe_release(read_release(release))
+        if output is TextFormat.json:
+            print(json.dumps(description.to_dict(), indent=2, ensure_ascii=False))
+            return
+        from dpbayes.cli.output import columns
+
+        print(description.text(columns()), flush=True)
+
+
+@app.command()
+def fit(
+    release: ReleaseArgument,
+    report: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Write an HTML report.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="OUT.nc", help="Save the posterior (NetCDF).")
+    ] = None,
+    ci_prob: Annotated[
+        float, typer.Option(help="Probability of the intervals, between 0 and 1.")
+    ] = 0.9,
+    prior: Annotated[
+        str | None,
+        typer.Option(metavar="PRIOR", help="dirichlet, dirichlet:CONCENTRATION or smooth."),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Draws per chain.")] = 1000,
+    chains: Annotated[int, typer.Option(min=1, help="Chains.")] = 4,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed; a fresh one is drawn and shown otherwise.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="How to draw.")] = Engine.auto,
+    output: Annotated[
+        TableFormat, typer.Option("--format", help="Summary on standard output.")
+    ] = TableFormat.table,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; the verdict only if it objects.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Fit the posterior of the original distribution P and of the true counts."""
+    with reporting(debug):
+        _check_probability(ci_prob)
+        law = parse_prior(prior)
+        files = _check_outputs(release, report=report, save=save)
+    with reporting(debug, release):
+        from dpbayes.io import read_release
+
+        published = read_release(release)
+    with reporting(debug):
+        from dpbayes.inference import fit as fit_release
+
+        posterior = fit_release(
+            published,
+            prior=law,
+            draws=draws,
+            chains=chains,
+            random_seed=seed,
+            engine=engine.value,
+            progressbar=not quiet and sys.stderr.isatty(),
+        )
+        summary = posterior.summary(ci_prob=ci_prob)
+        verdict = posterior.verdict()
+        command = _command(seed, int(posterior.attrs["random_seed"]))
+        _write(posterior, files, ci_prob, command)
+
+        from dpbayes.cli import output as printed
+
+        result = printed.Result(posterior, summary, verdict, ci_prob, command, files)
+        printed.show(result, output.value, quiet)
+
+
+def _check_probability(ci_prob: float) -> None:
+    if not 0 < ci_prob < 1:
+        raise ParameterError(f"--ci-prob must be between 0 and 1, got {ci_prob:g}")
+
+
+def parse_prior(text: str | None) -> Any:
+    """Return the prior that an option such as ``dirichlet:0.5`` names; None for the default.
+
+    Raises
+    ------
+    ParameterError
+        If the name is unknown or the concentration is not a positive number.
+    """
+    if text is None:
+        return None
+    from dpbayes.priors import Dirichlet, Smooth
+
+    name, colon, value = text.partition(":")
+    known = {"dirichlet": Dirichlet, "smooth": Smooth}
+    if name not in known:
+        raise ParameterError(
+            f"--prior must be dirichlet, dirichlet:CONCENTRATION or smooth, got {text!r}"
+            f"{nearest_name(name, known)}"
+        )
+    if not colon:
+        return known[name]()
+    if name == "smooth":
+        raise ParameterError(f"--prior smooth takes no number, got {text!r}")
+    try:
+        concentration = float(value)
+    except ValueError:
+        raise ParameterError(f"--prior dirichlet: takes a positive number, got {value!r}") from None
+    return Dirichlet(concentration=concentration)
+
+
+def _check_outputs(release: Path, **outputs: Path | None) -> dict[str, Path]:
+    """Check before any work that the files can be written and overwrite nothing else."""
+    from dpbayes.io.atomic import check_writable
+
+    files = {
+        name: check_writable(path, f"--{name}")
+        for name, path in outputs.items()
+        if path is not None
+    }
+    seen = {release.resolve(): "the release file"}
+    for name, path in files.items():
+        other = seen.get(path.resolve())
+        if other:
+            raise ParameterError(f"--{name} must not be {other}, got {str(path)!r}")
+        seen[path.resolve()] = f"the file of --{name}"
+    return files
+
+
+def _command(seed: int | None, used: int) -> str:
+    """Return the command line that makes the same result again."""
+    again = [] if seed is not None else ["--seed", str(used)]
+    return shlex.join(["dpbayes", *sys.argv[1:], *again])
+
+
+def _write(posterior: Any, files: dict[str, Path], ci_prob: float, command: str) -> None:
+    """Write all files or none: each gets its name only when the last one is complete."""
+    from contextlib import ExitStack
+
+    from dpbayes.io.atomic import atomic_path
+
+    with ExitStack() as stack:
+        temporary = {name: stack.enter_context(atomic_path(path)) for name, path in files.items()}
+        if "report" in temporary:
+            posterior.report(temporary["report"], ci_prob=ci_prob, command=command)
+        if "save" in temporary:
+            posterior.save(temporary["save"])

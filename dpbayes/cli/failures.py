@@ -1,0 +1,54 @@
+"""How a command ends when something goes wrong: one line on stderr and a status."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from dpbayes.errors import ConvergenceWarning, DPBayesError
+
+__all__ = ["INTERRUPTED", "USER_ERROR", "reporting"]
+
+#: Status after an error that the user can mend.
+USER_ERROR = 2
+#: Status after Ctrl-C (128 + the number of the signal).
+INTERRUPTED = 130
+
+
+@contextmanager
+def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
+    """Turn errors into one line on stderr and a status.
+
+    Parameters
+    ----------
+    debug : bool
+        Let errors through, with their traceback.
+    subject : object, optional
+        What the command works on, said before the message.
+    """
+    try:
+        with warnings.catch_warnings():
+            # The verdict that follows says the same in more detail.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            yield
+    except KeyboardInterrupt:
+        _say("interrupted: nothing was written")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # The reader of the output is gone (as in "| head"): nobody is left to tell.
+        sys.stdout = None
+        raise typer.Exit(0) from None
+    except (DPBayesError, OSError) as error:
+        if debug:
+            raise
+        _say(f"error: {f'{subject}: ' if subject else ''}{' '.join(str(error).split())}")
+        raise typer.Exit(USER_ERROR) from None
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
