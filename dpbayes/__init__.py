@@ -35,10 +35,51 @@ _HOME = {
     "fit": "dpbayes.inference",
     "load": "dpbayes.posterior",
 }
-_MODULES = ("distributions", "errors", "io", "mechanism", "noise", "posterior", "priors", "releases")
+_MODULES = (
+    "distributions",
+    "errors",
+    "io",
+    "mechanism",
+    "noise",
+    "posterior",
+    "priors",
+    "releases",
+)
 
 __version__ = "0.1.0"
-__all__ = [*sorted([*_HOME, *_MODULES]), "__version__"]
+__all__ = [
+    "Clamp",
+    "CustomNoise",
+    "Dirichlet",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
+    "HistogramRelease",
+    "Laplace",
+    "Mechanism",
+    "NoNoise",
+    "NoisyMixture",
+    "NoisyMultinomial",
+    "NoisyPoisson",
+    "Posterior",
+    "RecordRelease",
+    "Rescale",
+    "Round",
+    "Suppress",
+    "TruncatedDiscreteLaplace",
+    "TruncatedLaplace",
+    "__version__",
+    "distributions",
+    "errors",
+    "fit",
+    "io",
+    "load",
+    "mechanism",
+    "noise",
+    "posterior",
+    "priors",
+    "releases",
+]
 
 if TYPE_CHECKING:
     from dpbayes import (

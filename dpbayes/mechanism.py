@@ -285,7 +285,7 @@ class Clamp:
         return np.clip(np.asarray(value, float), *self._ends)
 
     def preimage(self, released: Preimage | ArrayLike) -> Preimage:
-        """An interval that holds an end reaches to infinity on that side."""
+        """Extend an interval that holds an end to infinity on that side."""
         p = _as_preimage(released)
         low, high = self._ends
         outside = (p.upper < low) | (p.lower > high)
@@ -333,7 +333,7 @@ class Suppress:
         return np.where(hidden, np.nan, array)
 
     def preimage(self, released: Preimage | ArrayLike) -> Preimage:
-        """A missing value was below the threshold, a published one was not."""
+        """Place a missing value below the threshold, a published one at or above it."""
         p = _as_preimage(released)
         shape = p.lower.shape
         hidden = Preimage(
@@ -427,9 +427,7 @@ class Mechanism:
         shape = np.broadcast_shapes(truth.shape, self.noise.shape)
         return self.forward(truth + self.noise.rvs(shape, np.random.default_rng(rng)))
 
-    def interval(
-        self, released: ArrayLike, label: Callable[[int], str] | None = None
-    ) -> Preimage:
+    def interval(self, released: ArrayLike, label: Callable[[int], str] | None = None) -> Preimage:
         """Where statistic + noise must have been for each released value.
 
         Parameters
@@ -451,8 +449,10 @@ class Mechanism:
         for step in reversed(self.steps):
             current = step.preimage(current)
             self._refuse(
-                current.empty, original, name, f"cannot have been published: values were "
-                f"{step.describe()}"
+                current.empty,
+                original,
+                name,
+                f"cannot have been published: values were {step.describe()}",
             )
         self._refuse(
             current.unexplained,
@@ -512,7 +512,7 @@ class Mechanism:
         return bounds
 
     def log_likelihood(self, released: ArrayLike, statistic: ArrayLike) -> np.ndarray:
-        """log Q(released | statistic), elementwise over the broadcast shapes.
+        """Log Q(released | statistic), elementwise over the broadcast shapes.
 
         Parameters
         ----------

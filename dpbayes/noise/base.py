@@ -84,6 +84,7 @@ class NoiseLaw:
     sd: Parameter
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse parameters that are not named."""
         if args:
             fields = ", ".join(f"{f.name}=" for f in dataclasses.fields(cls))  # type: ignore[arg-type]
             raise TypeError(
@@ -141,7 +142,7 @@ class NoiseLaw:
         raise UnsupportedError(f"{type(self).__name__} has no density")
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper); the ends may be infinite."""
+        """Log P(lower < noise <= upper); the ends may be infinite."""
         raise UnsupportedError(f"{type(self).__name__} has no distribution function")
 
     def ppf(self, q: ArrayLike) -> np.ndarray:
@@ -155,15 +156,15 @@ class NoiseLaw:
     # -- what follows from that --------------------------------------------------------
 
     def logcdf(self, x: ArrayLike) -> np.ndarray:
-        """log P(noise <= x)."""
+        """Log P(noise <= x)."""
         return self.log_interval(-np.inf, x)
 
     def logsf(self, x: ArrayLike) -> np.ndarray:
-        """log P(noise > x)."""
+        """Log P(noise > x)."""
         return self.log_interval(x, np.inf)
 
     def half_width(self, level: float = 0.95) -> Parameter:
-        """Half-width h of the central interval: P(\\|noise\\| <= h) >= `level`."""
+        r"""Half-width h of the central interval: P(\|noise\| <= h) >= `level`."""
         check_level(level)
         return self.ppf(0.5 + 0.5 * level)
 

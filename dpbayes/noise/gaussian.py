@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpbayes.errors import ParameterError
+from dpbayes.errors import ParameterError, UnsupportedError
 from dpbayes.kernels import discrete_gaussian
 from dpbayes.kernels.families import DISCRETE_GAUSSIAN, GAUSSIAN
 from dpbayes.noise.base import NoiseLaw, Parameter, check_level, elementwise, positive, solve_scale
@@ -88,6 +88,11 @@ class _Calibrated(NoiseLaw):
         return float(np.max(np.where(np.isneginf(first), 0.0, np.exp(first) * gap)))
 
     @classmethod
+    def from_sd(cls, *, sd: Parameter) -> Self:
+        """Law with this standard deviation of the noise."""
+        raise UnsupportedError(f"{cls.__name__} has no way in by its sd")
+
+    @classmethod
     def from_variance(cls, *, variance: Parameter) -> Self:
         """Law with this variance of the noise."""
         return cls.from_sd(sd=np.sqrt(positive("variance", variance)))
@@ -133,7 +138,7 @@ class Gaussian(_Calibrated):
 
     @classmethod
     def from_half_width(cls, *, half_width: Parameter, level: float = 0.95) -> Self:
-        """Law with P(\\|noise\\| <= half_width) = level."""
+        r"""Law with P(\|noise\| <= half_width) = level."""
         check_level(level)
         return cls(sd=positive("half_width", half_width) / special.ndtri(0.5 + 0.5 * level))
 
@@ -143,7 +148,7 @@ class Gaussian(_Calibrated):
         return -0.5 * z * z - np.log(self.sd * np.sqrt(2.0 * np.pi))
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper), without cancellation in either tail."""
+        """Log P(lower < noise <= upper), without cancellation in either tail."""
         low, high, sd = np.broadcast_arrays(lower, upper, np.asarray(self.sd))
         return _log_interval_normal(low / sd, high / sd)
 
@@ -213,7 +218,7 @@ class DiscreteGaussian(_Calibrated):
 
     @classmethod
     def from_half_width(cls, *, half_width: Parameter, level: float = 0.95) -> Self:
-        """Law with P(\\|noise\\| <= half_width) = level."""
+        r"""Law with P(\|noise\| <= half_width) = level."""
         check_level(level)
 
         def one(target: float) -> float:
@@ -232,7 +237,7 @@ class DiscreteGaussian(_Calibrated):
         return np.where(on, discrete_gaussian.logpmf(near, self.sigma), -np.inf)
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper), without cancellation in either tail."""
+        """Log P(lower < noise <= upper), without cancellation in either tail."""
         low = np.floor(np.asarray(lower, float) + 1e-6)
         high = np.floor(np.asarray(upper, float) + 1e-6)
         return discrete_gaussian.log_interval(low, high, self.sigma)
@@ -276,14 +281,16 @@ class DiscreteGaussian(_Calibrated):
 
 
 def _log_interval_normal(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """log P(low < z <= high) of the standard normal law."""
+    """Log P(low < z <= high) of the standard normal law."""
     flip = low + high > 0
     left = np.where(flip, -high, low)
     right = np.where(flip, -low, high)
     width = right - left
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_right = special.log_ndtr(right)
-        difference = log_right + np.log1p(-np.exp(np.minimum(special.log_ndtr(left) - log_right, 0)))
+        difference = log_right + np.log1p(
+            -np.exp(np.minimum(special.log_ndtr(left) - log_right, 0))
+        )
         # A narrow interval is its width times the density in the middle (next term: w²/24).
         middle = left + 0.5 * width
         narrow = (

@@ -50,7 +50,7 @@ class _ScaleLaw(NoiseLaw):
 
     @classmethod
     def from_half_width(cls, *, half_width: Parameter, level: float = 0.95, **other: Any) -> Self:
-        """Law with P(\\|noise\\| <= half_width) = level."""
+        r"""Law with P(\|noise\| <= half_width) = level."""
         check_level(level)
 
         def one(target: float) -> float:
@@ -116,7 +116,7 @@ class Laplace(_ScaleLaw):
 
     @classmethod
     def from_half_width(cls, *, half_width: Parameter, level: float = 0.95, **other: Any) -> Self:
-        """Law with P(\\|noise\\| <= half_width) = level: b = half_width / -log(1 - level)."""
+        r"""Law with P(\|noise\| <= half_width) = level: b = half_width / -log(1 - level)."""
         check_level(level)
         return cls(scale=positive("half_width", half_width) / -np.log1p(-level), **other)
 
@@ -125,7 +125,7 @@ class Laplace(_ScaleLaw):
         return -np.abs(np.asarray(x, float)) / self.scale - np.log(2.0 * self.scale)
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper), without cancellation in either tail."""
+        """Log P(lower < noise <= upper), without cancellation in either tail."""
         low, high, b = np.broadcast_arrays(lower, upper, np.asarray(self.scale))
         return _log_interval_laplace(low / b, high / b)
 
@@ -203,7 +203,7 @@ class DiscreteLaplace(_ScaleLaw):
         return np.where(on, log_mass, -np.inf)
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper), without cancellation in either tail."""
+        """Log P(lower < noise <= upper), without cancellation in either tail."""
         low, high, b = np.broadcast_arrays(lower, upper, np.asarray(self.scale))
         first = np.floor(low / self.step + 1e-6) + 1.0
         last = np.floor(high / self.step + 1e-6)
@@ -228,7 +228,7 @@ class DiscreteLaplace(_ScaleLaw):
 
 
 class _Truncated(_ScaleLaw):
-    """A Laplace law conditioned on \\|noise\\| <= bound (the normaliser is the same everywhere)."""
+    r"""A Laplace law conditioned on \|noise\| <= bound (the normaliser is the same everywhere)."""
 
     bound: Parameter
 
@@ -248,7 +248,7 @@ class _Truncated(_ScaleLaw):
         return np.where(inside, self._parent.logpdf(value) - self._log_mass, -np.inf)
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper)."""
+        """Log P(lower < noise <= upper)."""
         tight = 1e-9 * np.asarray(self.bound)
         low = np.clip(lower, -self.bound - tight, self.bound + tight)
         high = np.clip(upper, -self.bound - tight, self.bound + tight)
@@ -361,7 +361,7 @@ def _one_step(step: Any) -> float:
 
 
 def _log_interval_laplace(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """log P(low < x <= high) of the standard Laplace law."""
+    """Log P(low < x <= high) of the standard Laplace law."""
     # The interval is mirrored so that its far end lies on the left, where the tail is exp.
     flip = low + high > 0
     left = np.where(flip, -high, low)
@@ -374,7 +374,7 @@ def _log_interval_laplace(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _log_interval_discrete(first: np.ndarray, last: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    """log P(first <= k <= last) of the law with mass ∝ exp(-rate |k|)."""
+    """Log P(first <= k <= last) of the law with mass ∝ exp(-rate |k|)."""
     flip = first + last > 0
     low = np.where(flip, -last, first)
     high = np.where(flip, -first, last)

@@ -41,9 +41,9 @@ class CustomNoise(NoiseLaw):
     """
 
     # field() keeps dataclass from taking the base class's methods as defaults.
-    logpdf: Callable[[Any], Any] = field()  # type: ignore[assignment]
+    logpdf: Callable[[Any], Any] = field()
     cdf: Callable[[Any], Any] | None = None
-    rvs: Callable[..., Any] = _cannot_sample  # type: ignore[assignment]
+    rvs: Callable[..., Any] = _cannot_sample
     sd: Parameter = field()
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class CustomNoise(NoiseLaw):
         object.__setattr__(self, "sd", positive("sd", self.sd))
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < noise <= upper) = log(cdf(upper) - cdf(lower))."""
+        """Log P(lower < noise <= upper) = log(cdf(upper) - cdf(lower))."""
         if self.cdf is None:
             raise UnsupportedError(
                 "CustomNoise needs cdf= when values are rounded, clamped or suppressed"
@@ -80,7 +80,7 @@ class NoNoise(NoiseLaw):
         return np.where(np.asarray(x, float) == 0, 0.0, -np.inf)
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
-        """log P(lower < 0 <= upper)."""
+        """Log P(lower < 0 <= upper)."""
         inside = (np.asarray(lower, float) < 0) & (np.asarray(upper, float) >= 0)
         return np.where(inside, 0.0, -np.inf)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
@@ -237,7 +238,9 @@ def _count_array(values: Any) -> np.ndarray:
     try:
         array = np.asarray(raw, dtype=float)
     except (TypeError, ValueError):
-        raise ReleaseError(f"values must be numbers (None or NaN where suppressed), got {raw!r}") from None
+        raise ReleaseError(
+            f"values must be numbers (None or NaN where suppressed), got {raw!r}"
+        ) from None
     if array.ndim == 0 or array.size == 0:
         raise ReleaseError(f"values must hold at least one cell, got shape {array.shape}")
     return array
@@ -249,7 +252,9 @@ def _check_edges(edges: Any, shape: tuple[int, ...]) -> np.ndarray:
     except (TypeError, ValueError):
         raise ReleaseError(f"edges must be numbers, got {edges!r}") from None
     if len(shape) != 1:
-        raise ReleaseError(f"edges belong to a one-dimensional histogram, values have shape {shape}")
+        raise ReleaseError(
+            f"edges belong to a one-dimensional histogram, values have shape {shape}"
+        )
     if array.shape != (shape[0] + 1,):
         raise ReleaseError(
             f"edges must have one more entry than values ({shape[0] + 1}), got {array.size}"
@@ -275,7 +280,7 @@ def _label(
 ) -> xr.DataArray:
     """Attach dims and labels to the released counts."""
     if edges is not None:
-        names = [f"[{a:g}, {b:g})" for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        names = [f"[{a:g}, {b:g})" for a, b in itertools.pairwise(edges)]
         names[-1] = names[-1][:-1] + "]"
         ends = {BIN: names, LOWER: (BIN, edges[:-1]), UPPER: (BIN, edges[1:])}
         return xr.DataArray(array, dims=(BIN,), coords=ends, name="released")
@@ -284,7 +289,9 @@ def _label(
     if coords is None:
         if array.ndim != 1:
             raise ReleaseError(f"values of shape {array.shape} need coords that name their axes")
-        return xr.DataArray(array, dims=(CELL,), coords={CELL: np.arange(array.size)}, name="released")
+        return xr.DataArray(
+            array, dims=(CELL,), coords={CELL: np.arange(array.size)}, name="released"
+        )
     groups = {k: v for k, v in coords.items() if isinstance(v, tuple) and len(v) == 2}
     dims = [k for k in coords if k not in groups]
     expected = tuple(len(coords[d]) for d in dims)

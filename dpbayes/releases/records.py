@@ -178,5 +178,7 @@ def _check_bounds(bounds: Any, support: str) -> tuple[float, float]:
     if support not in ("continuous", "integers"):
         raise ReleaseError(f"support must be 'continuous' or 'integers', got {support!r}")
     if support == "integers" and (low != round(low) or high != round(high)):
-        raise ReleaseError(f"bounds of integer records must be whole numbers, got ({low:g}, {high:g})")
+        raise ReleaseError(
+            f"bounds of integer records must be whole numbers, got ({low:g}, {high:g})"
+        )
     return low, high
