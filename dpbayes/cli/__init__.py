@@ -6,6 +6,9 @@ import sys
 
 __all__ = ["main"]
 
+#: Status after Ctrl-C: 128 + the number of the signal.
+INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it with status 130 and one line, at any point."""
@@ -14,6 +17,13 @@ def main() -> None:
 
         app(prog_name="dpbayes")
     except KeyboardInterrupt:
-        # Before or after a command; inside one, `reporting` says it.
-        print("interrupted: nothing was written", file=sys.stderr)
-        sys.exit(130)
+        _interrupted()
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            _interrupted()
+        raise
+
+
+def _interrupted() -> None:
+    print("interrupted: nothing was written", file=sys.stderr, flush=True)
+    sys.exit(INTERRUPTED)

@@ -10,14 +10,13 @@ from typing import Any
 
 import typer
 
+from dpbayes.cli import INTERRUPTED
 from dpbayes.errors import ConvergenceWarning, DPBayesError
 
-__all__ = ["INTERRUPTED", "USER_ERROR", "reporting"]
+__all__ = ["USER_ERROR", "reporting"]
 
 #: Status after an error that the user can mend.
 USER_ERROR = 2
-#: Status after Ctrl-C (128 + the number of the signal).
-INTERRUPTED = 130
 
 
 @contextmanager
@@ -37,8 +36,7 @@ def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
             warnings.simplefilter("ignore", ConvergenceWarning)
             yield
     except KeyboardInterrupt:
-        _say("interrupted: nothing was written")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None  # `main` says so
     except BrokenPipeError:
         # The reader of the output is gone (as in "| head"): nobody is left to tell.
         sys.stdout = None
@@ -46,9 +44,6 @@ def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
     except (DPBayesError, OSError) as error:
         if debug:
             raise
-        _say(f"error: {f'{subject}: ' if subject else ''}{' '.join(str(error).split())}")
+        message = " ".join(str(error).split())
+        print(f"error: {f'{subject}: ' if subject else ''}{message}", file=sys.stderr, flush=True)
         raise typer.Exit(USER_ERROR) from None
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
