@@ -175,6 +175,24 @@ def log_members(first, last, sigma):
 
 
 @njit(cache=True, nogil=True)
+def quantile_scalar(u, sigma):
+    """A draw of the law for a uniform u: the u-quantile below the middle, mirrored above it."""
+    if not (u > 0.0 and u < 1.0 and sigma > 0.0):
+        return np.nan
+    if u > 0.5:
+        return -quantile_scalar(1.0 - u, sigma)
+    target = math.log(u)
+    low, high = -np.ceil(40.0 * sigma) - 1.0, 0.0
+    while high - low > 1.0:
+        middle = np.floor(0.5 * (low + high))
+        if log_at_least(-middle, sigma) >= target:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@njit(cache=True, nogil=True)
 def floor_to_integer(x):
     """Largest integer not above x, counting values a hair below an integer as that integer."""
     return np.floor(x + LATTICE_TOLERANCE)

@@ -74,12 +74,24 @@ def _log_mass_ratio(m, origin, mu):
 
 
 @njit(cache=True, nogil=True)
+def _mode(y, centre, mu, sigma):
+    """The most likely integer count given the sum y, from its real approximation."""
+    twice = 2.0 * sigma * sigma
+    m = np.floor(centre + 0.5)
+    while math.log(mu / (m + 1.0)) + (2.0 * (y - m) - 1.0) / twice > 0.0 and m < centre + 2.0:
+        m += 1.0
+    while m > 0.0 and math.log(m / mu) - (2.0 * (y - m) + 1.0) / twice > 0.0 and m > centre - 2.0:
+        m -= 1.0
+    return m
+
+
+@njit(cache=True, nogil=True)
 def gaussian_point(y, mu, sigma):
     """log density of count + Gaussian noise, the mean count given y less mu, and E[(y - N)^2 | y]."""
     centre = _centre(y, mu, sigma)
     width = _width(centre, sigma)
     step = 1.0 if width < _SMOOTH else 0.5 * width
-    origin = np.floor(centre)
+    origin = _mode(y, centre, mu, sigma)
     square = sigma * sigma
     total, first, second = 1.0, 0.0, 0.0
     for direction in (1.0, -1.0):
@@ -124,75 +136,103 @@ def point(discrete, y, mu, sigma):
 
 
 @njit(cache=True, nogil=True)
-def _noise_tail(discrete, upper, distance, sigma):
-    """log P(noise <= distance), or of > where `upper`, and its derivative in sigma if discrete."""
-    if discrete:
-        return log_at_least_slope(distance + 1.0 if upper else -distance, sigma)
-    return log_ndtr(-distance / sigma if upper else distance / sigma), 0.0
+def _noise(discrete, lower, upper, sigma):
+    """log P(lower < noise <= upper) and, for discrete half-lines, its derivative in sigma."""
+    if lower == -np.inf:
+        if discrete:
+            return log_at_least_slope(-upper, sigma)
+        return log_ndtr(upper / sigma), 0.0
+    if upper == np.inf:
+        if discrete:
+            return log_at_least_slope(lower + 1.0, sigma)
+        return log_ndtr(-lower / sigma), 0.0
+    return log_ndtr_interval(lower / sigma, upper / sigma), 0.0
 
 
 @njit(cache=True, nogil=True)
-def _half_line(discrete, upper, end, mu, sigma):
-    """log P(Y <= end), or of > where `upper`, and derivatives in mu and (discrete only) sigma."""
+def _half_line(discrete, lower, upper, mu, sigma):
+    """log P(lower < Y <= upper) with one end infinite, and derivatives (sigma: discrete only)."""
+    rising = upper == np.inf
+    end = lower if rising else upper
     centre = _centre(end, mu, sigma)
-    centre = max(centre, mu) if upper else min(centre, mu)
+    centre = max(centre, mu) if rising else min(centre, mu)
     spread = math.sqrt(centre)
     if min(spread, sigma) < _SMOOTH:
-        return _half_line_by_counts(discrete, upper, end, mu, sigma, np.floor(centre), 1.0)
-    if spread <= 4.0 * sigma:
+        step = 1.0
+    elif spread <= 4.0 * sigma:
         step = 0.5 * _width(centre, sigma)
-        return _half_line_by_counts(discrete, upper, end, mu, sigma, np.floor(centre), step)
-    return _half_line_by_noise(discrete, upper, end, mu, sigma)
+    else:
+        return _half_line_by_noise(discrete, rising, end, mu, sigma)
+    return _sum_over_counts(discrete, lower, upper, mu, sigma, np.floor(centre), step)
 
 
 @njit(cache=True, nogil=True)
-def _half_line_by_counts(discrete, upper, end, mu, sigma, origin, step):
-    """Sum of P(N = m) P(noise beyond end - m) over counts m."""
-    reach = _SETTLED * sigma + 1.0
-    settled = np.floor(end - reach) if not upper else np.ceil(end + reach)
-    if step == 1.0:
-        origin = max(min(origin, settled), 0.0) if upper else max(origin, settled)
-    start, start_slope = _noise_tail(discrete, upper, end - origin, sigma)
-    total, moment, slope = 1.0, origin - mu, start_slope
-    bulk, bulk_slope = -np.inf, 0.0  # the counts for which the noise factor is one
+def _settled_tail(m, direction, lower, upper, reach, mu):
+    """Counts past m in this direction, log P and log |d P / d mu|, if the noise spares them all."""
+    if direction < 0.0 and lower == -np.inf and m - 1.0 < upper - reach:
+        below, _ = log_poisson_tails(m - 1.0, mu)
+        return below, log_poisson(m - 1.0, mu)
+    if direction > 0.0 and upper == np.inf and m + 1.0 > lower + reach:
+        _, above = log_poisson_tails(m, mu)
+        return above, log_poisson(m, mu)
+    return -np.inf, -np.inf
+
+
+@njit(cache=True, nogil=True)
+def _sum_over_counts(discrete, lower, upper, mu, sigma, origin, step):
+    """Sum of P(N = m) P(lower < m + noise <= upper) outwards from m = origin.
+
+    With unit steps, counts so deep inside a half-line that the noise factor is one are added in
+    closed form.
+    """
+    reach = _SETTLED * sigma + 1.0 if step == 1.0 else np.inf
+    if upper < np.inf and lower == -np.inf:
+        origin = max(origin, np.floor(upper - reach))
+    elif upper == np.inf:
+        origin = max(min(origin, np.ceil(lower + reach)), 0.0)
+    start, slope = _noise(discrete, lower - origin, upper - origin, sigma)
+    total, moment, top = 1.0, origin - mu, 0.0
+    bulk = bulk_slope = -np.inf
+    sign = 1.0
     for direction in (1.0, -1.0):
-        log_ratio, term, m = 0.0, 1.0, origin
+        log_ratio, term, m = 0.0, math.exp(-top), origin
         for _ in range(_LIMIT):
+            tail, tail_slope = _settled_tail(m, direction, lower, upper, reach, mu)
+            if tail_slope > -np.inf:
+                bulk, bulk_slope, sign = tail, tail_slope, direction
+                break
             following = m + direction * step
             if following < 0.0:
                 break
             if step == 1.0:
-                if (upper and following > settled) or (not upper and following < settled):
-                    last = m if upper else following
-                    below, above = log_poisson_tails(last, mu)
-                    bulk, bulk_slope = (above if upper else below), log_poisson(last, mu)
-                    break
                 log_ratio += math.log(mu / following) if direction > 0.0 else math.log(m / mu)
             else:
                 log_ratio = _log_mass_ratio(following, origin, mu)
             m = following
-            log_noise, noise_slope = _noise_tail(discrete, upper, end - m, sigma)
-            updated = math.exp(log_ratio + log_noise - start)
+            log_noise, noise_slope = _noise(discrete, lower - m, upper - m, sigma)
+            exponent = log_ratio + log_noise - start
+            if exponent > top + 50.0:  # the origin was not the largest term: measure from here
+                scale = math.exp(top - exponent)
+                total, moment, slope, term = total * scale, moment * scale, slope * scale, 0.0
+                top = exponent
+            updated = math.exp(exponent - top)
             total += updated
             moment += updated * (m - mu)
             slope += updated * noise_slope
             if updated < _TINY * total and updated <= term:
                 break
             term = updated
-    summed = log_poisson(origin, mu) + start + math.log(total * step)
+    summed = log_poisson(origin, mu) + start + top + math.log(total * step)
     value = logaddexp(summed, bulk)
     share = math.exp(summed - value) / total
-    sign = 1.0 if upper else -1.0
-    d_mu = share * moment / mu
-    if bulk > -np.inf:
-        d_mu += sign * math.exp(bulk_slope - value)
+    d_mu = share * moment / mu + sign * math.exp(bulk_slope - value)
     return value, d_mu, share * slope
 
 
 @njit(cache=True, nogil=True)
-def _half_line_by_noise(discrete, upper, end, mu, sigma):
-    """Sum over real j of P(N <= j), or of > where `upper`, times P(noise in one unit at end - j)."""
-    outside = end > mu if upper else end < mu
+def _half_line_by_noise(discrete, rising, end, mu, sigma):
+    """Sum over real j of P(N <= j), or P(N > j), times P(end - j - 1 < noise <= end - j)."""
+    outside = end > mu if rising else end < mu
     origin = _centre(end, mu, sigma) if outside else end
     step = 0.5 * _width(max(origin, 1.0), sigma)
     variance = variance_scalar(sigma)
@@ -203,7 +243,7 @@ def _half_line_by_noise(discrete, upper, end, mu, sigma):
             if j < 0.0:
                 break
             below, above = log_poisson_tails(j, mu)
-            log_count = above if upper else below
+            log_count = above if rising else below
             distance = end - j
             if discrete:
                 log_noise = -0.5 * (distance / sigma) ** 2
@@ -222,40 +262,19 @@ def _half_line_by_noise(discrete, upper, end, mu, sigma):
     log_value = reference + math.log(value * step)
     if discrete:
         log_value -= log_normalizer(sigma)
-    sign = 1.0 if upper else -1.0
+    sign = 1.0 if rising else -1.0
     return log_value, sign * d_mu / value, slope / value / sigma**3
 
 
 @njit(cache=True, nogil=True)
 def _narrow(lower, upper, mu, sigma):
-    """log P(lower < Y <= upper) and its derivative in mu for a Gaussian interval of a few sds."""
+    """Gaussian noise, an interval of a few sds: value and derivative in mu."""
     low, high = _centre(lower, mu, sigma), _centre(upper, mu, sigma)
     centre = min(max(mu, low), high)
     wide = min(math.sqrt(centre), sigma) >= _SMOOTH
     step = 0.5 * _width(centre, sigma) if wide else 1.0
-    origin = np.floor(centre)
-    start = log_ndtr_interval((lower - origin) / sigma, (upper - origin) / sigma)
-    total, moment = 1.0, origin - mu
-    for direction in (1.0, -1.0):
-        log_ratio, term, m = 0.0, 1.0, origin
-        for _ in range(_LIMIT):
-            following = m + direction * step
-            if following < 0.0:
-                break
-            if wide:
-                log_ratio = _log_mass_ratio(following, origin, mu)
-            else:
-                log_ratio += math.log(mu / following) if direction > 0.0 else math.log(m / mu)
-            m = following
-            log_noise = log_ndtr_interval((lower - m) / sigma, (upper - m) / sigma)
-            updated = math.exp(log_ratio + log_noise - start)
-            total += updated
-            moment += updated * (m - mu)
-            if updated < _TINY * total and updated <= term:
-                break
-            term = updated
-    value = log_poisson(origin, mu) + start + math.log(total * step)
-    return value, moment / total / mu
+    value, d_mu, _ = _sum_over_counts(False, lower, upper, mu, sigma, np.floor(centre), step)
+    return value, d_mu, 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -289,15 +308,12 @@ def interval(discrete, lower, upper, mu, sigma):
     """log P(lower < Y <= upper) and its derivatives; integer ends for discrete noise."""
     if lower == -np.inf and upper == np.inf:
         return 0.0, 0.0, 0.0
-    if lower == -np.inf:
-        value, d_mu, d_scale = _half_line(discrete, False, upper, mu, sigma)
-    elif upper == np.inf:
-        value, d_mu, d_scale = _half_line(discrete, True, lower, mu, sigma)
+    if lower == -np.inf or upper == np.inf:
+        value, d_mu, d_scale = _half_line(discrete, lower, upper, mu, sigma)
     elif discrete and upper - lower <= 64.0:
         value, d_mu, d_scale = _members(lower, upper, mu, sigma)
     elif not discrete and upper - lower <= max(4.0 * sigma, 64.0):
-        value, d_mu = _narrow(lower, upper, mu, sigma)
-        d_scale = 0.0
+        value, d_mu, d_scale = _narrow(lower, upper, mu, sigma)
     else:
         value, d_mu, d_scale = _wide(discrete, lower, upper, mu, sigma)
     if not discrete:
@@ -310,8 +326,14 @@ def _wide(discrete, lower, upper, mu, sigma):
     """A wide interval as a difference of half-lines, taken in the tail where both are small."""
     low_upper = lower >= mu
     high_upper = upper > mu
-    low = _half_line(discrete, low_upper, lower, mu, sigma)
-    high = _half_line(discrete, high_upper, upper, mu, sigma)
+    if low_upper:
+        low = _half_line(discrete, lower, np.inf, mu, sigma)
+    else:
+        low = _half_line(discrete, -np.inf, lower, mu, sigma)
+    if high_upper:
+        high = _half_line(discrete, upper, np.inf, mu, sigma)
+    else:
+        high = _half_line(discrete, -np.inf, upper, mu, sigma)
     if low_upper:
         value = logsubexp(low[0], high[0])
     elif not high_upper:

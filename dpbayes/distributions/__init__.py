@@ -1,0 +1,7 @@
+"""PyMC distributions of released data."""
+
+from dpbayes.distributions.mixture import NoisyMixture
+from dpbayes.distributions.observed import encode_released
+from dpbayes.distributions.poisson import NoisyPoisson
+
+__all__ = ["NoisyMixture", "NoisyPoisson", "encode_released"]
