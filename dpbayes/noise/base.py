@@ -53,9 +53,11 @@ def solve_scale(target: Callable[[float], float], guess: float) -> float:
     while target(low) > 0:
         low /= 4.0
         if low < 1e-300:
-            raise ParameterError("no positive scale fits the stated spread")
+            raise ParameterError("no positive scale fits the stated spread: it is too small")
     while target(high) < 0:
         high *= 4.0
+        if high > 1e300:
+            raise ParameterError("no finite scale fits the stated spread: it is too large")
     return float(optimize.brentq(target, low, high, xtol=1e-14 * high, rtol=8.9e-16))
 
 
@@ -196,8 +198,8 @@ def check_level(level: float) -> None:
 def _same(a: Any, b: Any) -> bool:
     if callable(a) or callable(b):
         return a is b
-    if getattr(a, "dims", None) != getattr(b, "dims", None):
-        return False
+    if hasattr(a, "dims") or hasattr(b, "dims"):  # labels are part of the value
+        return type(a) is type(b) and a.equals(b)
     return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 

@@ -264,25 +264,24 @@ class DiscreteGaussian(_Calibrated):
         Canonne, Kamath & Steinke (2020), Algorithm 3.
         """
         gen, shape = np.random.default_rng(rng), self._size(size)
-        sigma = np.broadcast_to(np.asarray(self.sigma, float), shape)
+        sigma = np.broadcast_to(np.asarray(self.sigma, float), shape).reshape(-1)
         t = np.floor(sigma) + 1.0
-        out = np.zeros(shape)
-        todo = np.ones(shape, dtype=bool)
-        while todo.any():
+        out = np.zeros(sigma.size)
+        todo = np.arange(sigma.size)
+        while todo.size:
             ti, si = t[todo], sigma[todo]
             p = -np.expm1(-1.0 / ti)
             proposal = (gen.geometric(p) - gen.geometric(p)).astype(float)
             log_accept = -((np.abs(proposal) - si**2 / ti) ** 2) / (2.0 * si**2)
             accept = np.log(gen.random(ti.shape)) < log_accept
-            index = np.argwhere(todo)[accept]
-            out[tuple(index.T)] = proposal[accept]
-            todo[tuple(index.T)] = False
-        return out
+            out[todo[accept]] = proposal[accept]
+            todo = todo[~accept]
+        return out.reshape(shape)
 
 
 def _log_interval_normal(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Log P(low < z <= high) of the standard normal law."""
-    flip = low + high > 0
+    flip = high > -low  # low + high > 0, also where both are infinite
     left = np.where(flip, -high, low)
     right = np.where(flip, -low, high)
     width = right - left

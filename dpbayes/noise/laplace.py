@@ -56,8 +56,11 @@ class _ScaleLaw(NoiseLaw):
         def one(target: float) -> float:
             def excess(b: float) -> float:
                 law = cls(scale=b, **other)
-                below = -target * (1 + 1e-12) - 1e-300
-                return level - float(np.exp(law.log_interval(below, target)))
+                # Half a step off the lattice, so that both ends of ±target count.
+                reach = target
+                if law.is_lattice:
+                    reach = (np.floor(target / law.step + 1e-6) + 0.5) * law.step
+                return level - float(np.exp(law.log_interval(-reach, reach)))
 
             return solve_scale(excess, target)
 
@@ -237,9 +240,13 @@ class _Truncated(_ScaleLaw):
         return Laplace(scale=self.scale)
 
     @property
+    def _reach(self) -> np.ndarray:
+        """Half-open ends ±reach that hold the whole support, clear of any lattice point."""
+        return np.asarray(self.bound, float)
+
+    @property
     def _log_mass(self) -> np.ndarray:
-        tight = 1e-9 * np.asarray(self.bound)
-        return self._parent.log_interval(-self.bound - tight, self.bound)
+        return self._parent.log_interval(-self._reach, self._reach)
 
     def logpdf(self, x: ArrayLike) -> np.ndarray:
         """Log density (or mass) at `x`: -inf beyond the bound."""
@@ -249,27 +256,21 @@ class _Truncated(_ScaleLaw):
 
     def log_interval(self, lower: ArrayLike, upper: ArrayLike) -> np.ndarray:
         """Log P(lower < noise <= upper)."""
-        tight = 1e-9 * np.asarray(self.bound)
-        low = np.clip(lower, -self.bound - tight, self.bound + tight)
-        high = np.clip(upper, -self.bound - tight, self.bound + tight)
+        reach = self._reach
+        low, high = np.clip(lower, -reach, reach), np.clip(upper, -reach, reach)
         return np.minimum(self._parent.log_interval(low, high) - self._log_mass, 0.0)
 
     def ppf(self, q: ArrayLike) -> np.ndarray:
         """Quantile of the noise, by the parent's quantile of the rescaled level."""
-        outside = np.exp(self._parent.logsf(self.bound))
+        outside = np.exp(self._parent.logsf(self._reach))
         inner = outside + np.asarray(q, float) * np.exp(self._log_mass)
-        return np.clip(self._parent.ppf(inner), -self.bound, self.bound)
+        edge = self._reach - 0.5 * self.step  # the last point of the support
+        return np.clip(self._parent.ppf(inner), -edge, edge)
 
     def rvs(self, size: Any = None, rng: Any = None) -> np.ndarray:
-        """Draw noise by rejection from the parent law."""
+        """Draw noise by inversion, at one cost however narrow the bound."""
         gen, shape = np.random.default_rng(rng), self._size(size)
-        law = self._parent
-        out = law.rvs(shape, gen)
-        redo = np.abs(out) > np.broadcast_to(self.bound, shape) * (1 + 1e-9)
-        while redo.any():
-            out = np.where(redo, law.rvs(shape, gen), out)
-            redo = np.abs(out) > np.broadcast_to(self.bound, shape) * (1 + 1e-9)
-        return out
+        return self.ppf(gen.random(shape))
 
     def epsilon(self, *, sensitivity: float) -> Parameter:
         """Not defined: outputs near the bound are impossible for a neighbour."""
@@ -343,6 +344,10 @@ class TruncatedDiscreteLaplace(_Truncated):
         return DiscreteLaplace(scale=self.scale, step=self.step)
 
     @property
+    def _reach(self) -> np.ndarray:
+        return (np.floor(np.asarray(self.bound) / self.step + 1e-6) + 0.5) * self.step
+
+    @property
     def sd(self) -> Parameter:
         """Standard deviation, by summing over the support."""
 
@@ -363,7 +368,7 @@ def _one_step(step: Any) -> float:
 def _log_interval_laplace(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Log P(low < x <= high) of the standard Laplace law."""
     # The interval is mirrored so that its far end lies on the left, where the tail is exp.
-    flip = low + high > 0
+    flip = high > -low  # low + high > 0, also where both are infinite
     left = np.where(flip, -high, low)
     right = np.where(flip, -low, high)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -375,7 +380,7 @@ def _log_interval_laplace(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def _log_interval_discrete(first: np.ndarray, last: np.ndarray, rate: np.ndarray) -> np.ndarray:
     """Log P(first <= k <= last) of the law with mass ∝ exp(-rate |k|)."""
-    flip = first + last > 0
+    flip = last > -first  # first + last > 0, also where both are infinite
     low = np.where(flip, -last, first)
     high = np.where(flip, -first, last)
     norm = np.log1p(np.exp(-rate))
