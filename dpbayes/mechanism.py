@@ -228,8 +228,8 @@ class Round:
         p = _as_preimage(released).bounds(self.step)
         # Bounds on a lattice sit half a step outside its first and last members.
         point = p.lower == p.upper
-        first = np.where(point, p.lower, p.lower + 0.5 * self.step) / self.step
-        last = np.where(point, p.upper, p.upper - 0.5 * self.step) / self.step
+        first = np.rint(np.where(point, p.lower, p.lower + 0.5 * self.step) / self.step)
+        last = np.rint(np.where(point, p.upper, p.upper - 0.5 * self.step) / self.step)
         below, above = {"nearest": (0.5, 0.5), "floor": (0.0, 1.0), "ceil": (1.0, 0.0)}[self.mode]
         with np.errstate(invalid="ignore"):
             if self.mode == "nearest":
