@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 RECORD_CELLS = 40
+_MOST_VALUES = 1_000_000
 _REACH = 4.0  # tails of released records that are drawn, in noise sds beyond the bounds
 
 
@@ -39,8 +40,11 @@ class PredictiveCheck:
         Released values (NaN where suppressed); for records, their counts over cells.
     replicated : ndarray, shape (S, K)
         The same for each replicate.
+    below, above : ndarray, shape (K,)
+        Ends of each released value's position among its replicates, between 0 and 1; they
+        lie apart where replicates are equal to the value (clamped, suppressed, counts).
     pit : ndarray, shape (K,)
-        Where each released value lies among its replicates (see `pit`).
+        A random point between them (see `pit`).
     p_value : float
         Probability that a replicate is as unlike the others as the release is.
     sum_pit : float
@@ -51,6 +55,8 @@ class PredictiveCheck:
 
     observed: np.ndarray
     replicated: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
     pit: np.ndarray
     p_value: float
     sum_pit: float
@@ -61,15 +67,14 @@ class PredictiveCheck:
     def outside(self) -> np.ndarray:
         """Mask of values that are implausible even as the most extreme of them all.
 
-        A value is marked where 2 min(u, 1 - u) < 0.05 / K (Bonferroni), or where it lies
-        beyond all of too few replicates to tell.
+        A value is marked where all of its position lies in the outer 0.05 / K of both tails
+        (Bonferroni). Fewer than 40 K replicates cannot show that, and mark nothing.
         """
-        tail = 2.0 * np.minimum(self.pit, 1.0 - self.pit)
-        floor = 2.0 / (self.replicated.shape[0] + 1)
-        return tail < max(0.05 / self.pit.size, floor)
+        tail = 2.0 * np.minimum(self.above, 1.0 - self.below)
+        return tail < 0.05 / self.pit.size
 
 
-def check(posterior: Posterior, rng: Any = None, replicates: int = 1000) -> PredictiveCheck:
+def check(posterior: Posterior, rng: Any = None, replicates: int | None = None) -> PredictiveCheck:
     """Draw releases from the posterior predictive law and compare the published one with them.
 
     For each of some posterior draws, a table (or set of records) of the same size is drawn
@@ -82,7 +87,8 @@ def check(posterior: Posterior, rng: Any = None, replicates: int = 1000) -> Pred
     rng : Generator, int or None
         Source of randomness.
     replicates : int
-        Number of replicated releases (at most one per posterior draw).
+        Number of replicated releases, at most one per posterior draw; by default as many as
+        there are draws, fewer where the table is large.
 
     Returns
     -------
@@ -102,6 +108,8 @@ def check(posterior: Posterior, rng: Any = None, replicates: int = 1000) -> Pred
     rng = np.random.default_rng(rng)
     weights = posterior.P.weights.values
     weights = weights.reshape(-1, weights.shape[-1])
+    if replicates is None:
+        replicates = max(200, _MOST_VALUES // weights.shape[-1])
     rows = _thin(weights.shape[0], replicates)
     weights = weights[rows]
     lower = upper = None
@@ -119,9 +127,12 @@ def check(posterior: Posterior, rng: Any = None, replicates: int = 1000) -> Pred
         observed, replicated, lower, upper = replicate_records(weights, elements, release, rng)
         middle = _middles(lower, upper)
         sums = pit((observed @ middle)[None], (replicated @ middle)[:, None], rng)
+    below, ties = _positions(observed, replicated)
     return PredictiveCheck(
         observed,
         replicated,
+        below / (rows.size + 1.0),
+        (below + ties + 1.0) / (rows.size + 1.0),
         pit(observed, replicated, rng),
         discrepancy_p_value(observed, replicated, rng),
         float(sums[0]),
@@ -228,10 +239,9 @@ def pit(observed: np.ndarray, replicated: np.ndarray, rng: Any = None) -> np.nda
             f"replicated must have one column per value ({observed.size}), "
             f"got shape {replicated.shape}"
         )
-    y, r = _ordered(observed), _ordered(replicated)
-    below, ties = (r < y).sum(axis=0), (r == y).sum(axis=0)
-    share = np.random.default_rng(rng).random(y.shape)
-    return (below + share * (ties + 1.0)) / (r.shape[0] + 1.0)
+    below, ties = _positions(observed, replicated)
+    share = np.random.default_rng(rng).random(observed.shape)
+    return (below + share * (ties + 1.0)) / (replicated.shape[0] + 1.0)
 
 
 def discrepancy_p_value(observed: np.ndarray, replicated: np.ndarray, rng: Any = None) -> float:
@@ -258,6 +268,12 @@ def discrepancy_p_value(observed: np.ndarray, replicated: np.ndarray, rng: Any =
     scores = special.ndtri(ranks / rows.shape[0])
     distance = np.sum(scores**2, axis=1)
     return float(1.0 - pit(distance[:1], distance[1:, None], rng)[0])
+
+
+def _positions(observed: np.ndarray, replicated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Count the replicates below each value, and those equal to it."""
+    y, r = _ordered(observed), _ordered(replicated)
+    return (r < y).sum(axis=0), (r == y).sum(axis=0)
 
 
 def _ordered(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,11 @@
+"""Pictures of a posterior: cells, distribution function, density, functionals, predictive check.
+
+Every function draws on the Axes it is given, or on a new pyplot figure, and returns the Axes.
+"""
+
+from dpbayes.plots.cell_plot import cells
+from dpbayes.plots.check_plot import predictive
+from dpbayes.plots.curves import cdf, density
+from dpbayes.plots.functional_plot import functional
+
+__all__ = ["cdf", "cells", "density", "functional", "predictive"]
