@@ -86,7 +86,7 @@ class DataFile:
             If the file cannot be read, has no rows, lacks a column, or holds text in a
             column of numbers (the message names the row).
         """
-        wanted = {**labels, **numeric}
+        wanted = {**numeric, **labels}
         frame = _READERS[self.path.suffix.lower()](self, wanted)
         if frame.empty:
             raise ReleaseFileError(f"{self.path.name!r} has no rows", self.field)

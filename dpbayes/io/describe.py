@@ -211,7 +211,8 @@ def _table(release: HistogramRelease) -> Iterator[str]:
     notes = [(np.isnan(values), "suppressed"), (values < 0, "negative (noise makes them so)")]
     for mask, word in notes:
         if mask.any():
-            yield f"{int(mask.sum())} of {values.size} values are {word}."
+            some = int(mask.sum())
+            yield f"{some:,} of {values.size:,} values {'is' if some == 1 else 'are'} {word}."
 
 
 def _sample(release: RecordRelease) -> Iterator[str]:

@@ -23,6 +23,8 @@ NEGLIGIBLE_COUNT, NEGLIGIBLE_SHARE = 0.5, 1e-3
 DOMINANT = 10.0
 #: A sum of counts this many noise sds away from a public total is doubted.
 FAR = 6.0
+#: Steps of an undeclared rounding that are looked for.
+COARSE = (1000.0, 100.0, 50.0, 25.0, 10.0, 5.0)
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,7 @@ def _scale_or_rate(release: Any) -> Iterator[Doubt]:
         expected = sensitivity / epsilon
         if abs(scale / expected - 1) > 0.01:
             rate = abs(scale * expected - 1) < 0.02 or abs(scale / epsilon - 1) < 0.02
-            why = (
-                " It looks as if a rate (or epsilon) had been given for the scale." if rate else ""
-            )
+            why = " A rate (or epsilon) seems to have been given for the scale." if rate else ""
             yield Doubt(
                 "scale-contradicts-epsilon",
                 f"The scale is {amount(scale)}, but epsilon {epsilon:g} with sensitivity "
@@ -187,7 +187,8 @@ def _never_negative(release: HistogramRelease) -> Iterator[Doubt]:
     log_probability = float(np.sum(noise.log_interval(-naive - half, np.inf)))
     if log_probability < np.log(IMPROBABLE):
         zeros = int((values == 0).sum())
-        also = f" {zeros} of {values.size} values are exactly 0." if zeros else ""
+        are = "is" if zeros == 1 else "are"
+        also = f" {zeros:,} of {values.size:,} values {are} exactly 0." if zeros else ""
         yield Doubt(
             "undeclared-clamp",
             "No value is negative, which under the stated noise has a probability of about "
@@ -241,8 +242,8 @@ def _outside_reach(release: RecordRelease) -> Iterator[Doubt]:
             "outside-reach",
             f"{plural(int(beyond.sum()), 'record lies', 'records lie')} (such as "
             f"{amount(float(worst), 6)}) farther outside [{amount(low)}, {amount(high)}] "
-            f"than the stated noise reaches ({amount(reach)}, with a probability of {IMPROBABLE:g} of any record beyond). "
-            "Check the bounds and the scale.",
+            f"than the stated noise reaches ({amount(reach)}, beyond which any record lies with a "
+            f"probability of {IMPROBABLE:g}). Check the bounds and the scale.",
         )
 
 
@@ -289,9 +290,11 @@ def _lattice(release: Any) -> Iterator[Doubt]:
             "then state the step { round = {} }.",
         )
         return
-    for step in (1000.0, 100.0, 50.0, 25.0, 10.0, 5.0):
+    for step in COARSE:
         coarse = step > max(noise.step, 1.0) and np.all(values % step == 0)
-        if coarse and np.any(values != 0) and -values.size * np.log(step) < np.log(IMPROBABLE):
+        # Whole numbers are all multiples of a step with probability step^-size, for each step.
+        chance = -values.size * np.log(step) + np.log(len(COARSE))
+        if coarse and np.any(values != 0) and chance < np.log(IMPROBABLE):
             yield Doubt(
                 "undeclared-rounding",
                 f"All values are multiples of {step:g}, which the stated noise does not explain. "
