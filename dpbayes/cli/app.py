@@ -49,6 +49,9 @@ class TextFormat(StrEnum):
     json = "json"
 
 
+#: Endings of files that are read and must not be written.
+_INPUTS = (".toml", ".csv", ".parquet", ".pq")
+
 ReleaseArgument = Annotated[
     Path, typer.Argument(metavar="RELEASE.toml", help="Release file: what was published and how.")
 ]
@@ -200,6 +203,11 @@ def _check_outputs(release: Path, **outputs: Path | None) -> dict[str, Path]:
     }
     seen = {release.resolve(): "the release file"}
     for name, path in files.items():
+        if path.suffix.lower() in _INPUTS:
+            raise ParameterError(
+                f"--{name} must not end in {path.suffix}, got {str(path)!r}: "
+                "it could overwrite a release or its data"
+            )
         other = seen.get(path.resolve())
         if other:
             raise ParameterError(f"--{name} must not be {other}, got {str(path)!r}")
