@@ -10,14 +10,15 @@ sums. No Markov chain is involved: draws are independent, and the evidence is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from dpbayes.engines.leaves import GammaWeights, LeafTables, Likelihood, leaf_tables
-from dpbayes.engines.tree import CountTree
+from dpbayes.engines.leaves import GammaWeights, leaf_tables
+from dpbayes.engines.likelihood import Likelihood
+from dpbayes.engines.tree import CountTree, Structure, structure
 from dpbayes.errors import ImpossibleReleaseError
 from dpbayes.kernels.leaves import outward_draws
 from dpbayes.priors import Dirichlet
@@ -82,17 +83,23 @@ def draw_posterior(
     ImpossibleReleaseError
         If no table of counts could have led to the release.
     """
-    likelihood = Likelihood(release.observations())
+    nest = structure(release)
     shapes = prior.shapes(release.size)
     weights = GammaWeights(shapes)
     if release.total is not None:
-        counts, evidence = _public_total(release, shapes, weights, likelihood, draws, rng, progress)
-        rate = None
+        tree = _public_tree(release.total, nest, shapes, weights)
+        evidence = _public_evidence(tree, shapes)
+        if not np.isfinite(evidence):
+            raise _impossible(release)
+        counts, rate = tree.draw(draws, rng, progress), None
     else:
-        grid, log_posterior, evidence = _rates(release, prior, shapes, weights, likelihood)
-        counts, rate = _unknown_total(
-            grid, log_posterior, weights, likelihood, draws, rng, progress
-        )
+        grid, log_posterior, evidence = _rates(release, prior, nest, shapes, weights)
+        chosen = rng.choice(grid.size, size=draws, p=np.exp(log_posterior))
+        counts = np.empty((draws, release.size), dtype=np.int64)
+        for rows, share in _by_value(chosen, progress):
+            rate_here = grid[chosen[rows[0]]]
+            counts[rows] = _given_rate(nest, weights, rate_here, rows.size, rng, share)
+        rate = grid[chosen]
     return ExactDraws(
         probability=_dirichlet(shapes + counts, rng),
         count=counts,
@@ -114,14 +121,12 @@ def log_evidence(release: HistogramRelease, prior: Dirichlet, method: str = "aut
     method : {"auto", "fft", "direct"}
         How to convolve.
     """
-    likelihood = Likelihood(release.observations())
+    nest = structure(release)
     shapes = prior.shapes(release.size)
     weights = GammaWeights(shapes)
     if release.total is None:
-        return _rates(release, prior, shapes, weights, likelihood)[2]
-    tables, tilt = _tilted_to(release.total, shapes, weights, likelihood)
-    tree = CountTree(tables, method)
-    return _public_evidence(tree, release.total, tilt, shapes)
+        return _rates(release, prior, nest, shapes, weights, method)[2]
+    return _public_evidence(_public_tree(release.total, nest, shapes, weights, method), shapes)
 
 
 def draw_prior(
@@ -150,81 +155,45 @@ def draw_prior(
 # -- public total ----------------------------------------------------------------------
 
 
-def _public_total(
-    release: HistogramRelease,
-    shapes: np.ndarray,
-    weights: GammaWeights,
-    likelihood: Likelihood,
-    draws: int,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> tuple[np.ndarray, float]:
-    total = int(release.total)  # type: ignore[arg-type]
-    tables, tilt = _tilted_to(total, shapes, weights, likelihood)
-    tree = CountTree(tables)
-    evidence = _public_evidence(tree, total, tilt, shapes)
-    if not np.isfinite(evidence):
-        raise _impossible(release)
-    progress(1)
-    counts = tree.draw(np.full(draws, total), rng, progress)
-    return np.ascontiguousarray(counts.T), evidence
-
-
-def _public_evidence(tree: CountTree, total: int, tilt: float, shapes: np.ndarray) -> float:
-    """Undo the tilt and the normalisation of the weights of a total."""
-    a = shapes.sum()
-    norm = special.gammaln(a + total) - special.gammaln(a) - special.gammaln(total + 1.0)
-    return tree.log_mass(total) - total * tilt - float(norm)
-
-
-def _tilted_to(
-    total: int, shapes: np.ndarray, weights: GammaWeights, likelihood: Likelihood
-) -> tuple[LeafTables, float]:
-    """Tabulate the leaves under the tilt that makes the expected total equal `total`.
-
-    The expected total increases with the tilt, so that a safeguarded Newton iteration
-    finds it. It need only be near: any tilt gives the same posterior, and a good one keeps
-    the total in the bulk of the root's table, where FFT is accurate.
-    """
+def _public_tree(
+    total: int, nest: Structure, shapes: np.ndarray, weights: GammaWeights, method: str = "auto"
+) -> CountTree:
+    """Tree of counts given their sum; the prior's own rate would be about A / n."""
     tilt = float(-np.log1p(shapes.sum() / max(total, 1)))
-    low, high = -np.inf, np.inf
-    for _ in range(200):
-        tables = leaf_tables(weights, likelihood, tilt, cap=total)
-        gap, variance = tables.mean.sum() - total, tables.variance.sum()
-        if abs(gap) <= 0.1 * np.sqrt(variance) + 1e-9 * total:
-            break
-        low, high = (tilt, high) if gap < 0 else (low, tilt)
-        # The log odds of a mean near a bound move further than Newton's step says.
-        step = np.clip(-gap / variance, -8.0, 8.0) if variance > 1e-12 else -8.0 * np.sign(gap)
-        tilt += step
-        if not low < tilt < high:
-            tilt = 0.5 * (low + high)
-        if abs(tilt) > 1e4:
-            break
-    return tables, tilt
+    return CountTree(nest, weights, tilt, total, method)
+
+
+def _public_evidence(tree: CountTree, shapes: np.ndarray) -> float:
+    """Divide the root's mass at the total by the prior's."""
+    a, total = shapes.sum(), tree.total
+    norm = special.gammaln(a + total) - special.gammaln(a) - special.gammaln(total + 1.0)
+    return tree.log_root - float(norm)
 
 
 # -- unknown total ---------------------------------------------------------------------
 
 
 def _range(release: HistogramRelease, prior: Dirichlet) -> tuple[float, float]:
-    centres = np.asarray(Likelihood(release.observations()).centres())
-    return prior.rate_range(centres, release.observations().noise.sd)
+    observations = release.observations()
+    return prior.rate_range(Likelihood(observations).centres(), observations.noise.sd)
 
 
 def _rates(
     release: HistogramRelease,
     prior: Dirichlet,
+    nest: Structure,
     shapes: np.ndarray,
     weights: GammaWeights,
-    likelihood: Likelihood,
+    method: str = "auto",
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Grid of rates, their log posterior weights and the log evidence."""
 
     def evidence(rate: float) -> float:
-        tables = leaf_tables(weights, likelihood, -np.log1p(rate), cap=None)
-        log_norm = np.log(rate) - np.log1p(rate)  # log(1 - t)
-        return float(tables.log_mass.sum() + shapes.sum() * log_norm)
+        tilt = -float(np.log1p(rate))
+        log_norm = shapes.sum() * (np.log(rate) - np.log1p(rate))  # (1 - t)^A
+        if nest.flat:
+            return float(leaf_tables(weights, nest.cells, tilt, None).log_mass.sum() + log_norm)
+        return CountTree(nest, weights, tilt, None, method).log_root + float(log_norm)
 
     if prior.rate is not None:
         value = evidence(prior.rate)
@@ -239,8 +208,7 @@ def _rates(
     while True:
         keep = np.flatnonzero(logs > logs.max() - _NO_EVIDENCE)
         left, right = max(keep[0] - 1, 0), min(keep[-1] + 1, grid.size - 1)
-        enough = right - left >= 0.6 * (grid.size - 1)
-        if enough and grid.size >= _FINE:
+        if right - left >= 0.6 * (grid.size - 1) and grid.size >= _FINE:
             break
         grid = np.linspace(grid[left], grid[right], _FINE)
         logs = np.array([evidence(np.exp(x)) for x in grid])
@@ -252,32 +220,40 @@ def _rates(
     return np.exp(grid), log_posterior - special.logsumexp(log_posterior), total
 
 
-def _unknown_total(
-    grid: np.ndarray,
-    log_posterior: np.ndarray,
+def _given_rate(
+    nest: Structure,
     weights: GammaWeights,
-    likelihood: Likelihood,
+    rate: float,
     draws: int,
     rng: np.random.Generator,
     progress: Progress,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the rate, then every count on its own."""
-    chosen = rng.choice(grid.size, size=draws, p=np.exp(log_posterior))
-    counts = np.empty((draws, likelihood.size), dtype=np.int64)
-    done = 0
-    for index in np.unique(chosen):
-        rows = np.flatnonzero(chosen == index)
-        tables = leaf_tables(weights, likelihood, -np.log1p(grid[index]), cap=None)
-        column = np.empty(rows.size, dtype=np.int64)
-        uniforms = rng.random((likelihood.size, rows.size))
-        for j, table in enumerate(tables.tables):
-            outward_draws(table, tables.first[j], int(tables.mean[j]), uniforms[j], column)
-            counts[rows, j] = column
-        target = int(likelihood.size * (np.searchsorted(np.unique(chosen), index) + 1)
-                     / np.unique(chosen).size)  # fmt: skip
-        progress(target - done)
-        done = target
-    return counts, grid[chosen]
+) -> np.ndarray:
+    """Draw counts of an unknown total given the rate; cells are independent without margins."""
+    tilt = -float(np.log1p(rate))
+    if not nest.flat:
+        return CountTree(nest, weights, tilt, None).draw(draws, rng, progress)
+    tables = leaf_tables(weights, nest.cells, tilt, None)
+    counts = np.empty((nest.cells.size, draws), dtype=np.int64)
+    for j, table in enumerate(tables.tables):
+        uniforms = rng.random(draws)
+        outward_draws(table, tables.first[j], int(tables.mean[j]), uniforms, counts[j])
+    progress(nest.cells.size)
+    return np.ascontiguousarray(counts.T)
+
+
+def _by_value(chosen: np.ndarray, progress: Progress) -> Iterator[tuple[np.ndarray, Progress]]:
+    """Rows that share a value, with a progress function scaled to their part of the work."""
+    values = np.unique(chosen)
+    owed = 0.0
+
+    def share(done: int) -> None:
+        nonlocal owed
+        owed += done / values.size
+        progress(int(owed))
+        owed -= int(owed)
+
+    for value in values:
+        yield np.flatnonzero(chosen == value), share
 
 
 def _dirichlet(shapes: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,72 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from dpbayes.engines.likelihood import Likelihood
 from dpbayes.errors import UnsupportedError
 from dpbayes.kernels import leaves as kernel
-from dpbayes.mechanism import Preimage, bounds_log_likelihood
-from dpbayes.noise import NoiseLaw
-from dpbayes.releases import Observations
 
-__all__ = ["GammaWeights", "LeafTables", "Likelihood", "leaf_tables"]
+__all__ = ["GammaWeights", "LeafTables", "LogWeight", "leaf_tables"]
 
 #: Entries this far below the largest, in log, are left out of a table.
 NEGLIGIBLE = 43.0
 #: Longest window; beyond it the release does not bound the count.
 MAX_WINDOW = 50_000_000
-
-
-class Likelihood:
-    """log Q(y_j | m) for pairs of cells and counts, compiled where the law has a kernel.
-
-    Parameters
-    ----------
-    observations : Observations
-        Released cells.
-    """
-
-    def __init__(self, observations: Observations) -> None:
-        self.size = observations.size
-        self._bounds: Preimage = observations.bounds
-        self._noise: NoiseLaw = observations.noise
-        noise = observations.noise
-        self._compiled = None
-        if noise.family is not None:
-            scale = np.broadcast_to(np.asarray(noise.scale, float), (self.size,)).copy()
-            bounds = observations.bounds
-            # Numba wants writable contiguous arrays of one type.
-            lower, upper, jacobian = (
-                np.array(a, dtype=float) for a in (bounds.lower, bounds.upper, bounds.log_jacobian)
-            )
-            peak = kernel.log_peaks(noise.family, scale, float(noise.step))
-            self._compiled = (
-                noise.family, lower, upper, jacobian, peak, scale, float(noise.step)
-            )  # fmt: skip
-
-    def __call__(self, cells: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Log likelihood of the pairs."""
-        if self._compiled is not None:
-            return kernel.log_likelihood(*self._compiled, cells, counts)
-        b = self._bounds
-        part = Preimage(
-            b.lower[cells],
-            b.upper[cells],
-            b.lower_closed[cells],
-            b.upper_closed[cells],
-            b.log_jacobian[cells],
-        )
-        noise = self._noise.at(cells)
-        # Lattices whose step is not one over a whole number leave holes between counts.
-        return bounds_log_likelihood(noise, part, counts)
-
-    def centres(self) -> np.ndarray:
-        """Count at which each cell's likelihood is about largest."""
-        low, high = self._bounds.lower, self._bounds.upper
-        with np.errstate(invalid="ignore"):
-            middle = np.where(
-                np.isinf(low), high, np.where(np.isinf(high), low, 0.5 * (low + high))
-            )
-        middle = np.where(np.isinf(middle), 0.0, middle)
-        return np.maximum(np.rint(middle), 0.0)
+#: Entries evaluated at a time.
+CHUNK = 2_000_000
 
 
 class GammaWeights:
@@ -113,6 +59,8 @@ class LeafTables:
         Entries, scaled so that the largest is 1.
     log_scale : ndarray
         Log of the factor taken out of each table.
+    log_sum : ndarray
+        Log of each table's sum, before the factor is put back.
     mean, variance : ndarray
         Moments of each normalised table.
     """
@@ -120,22 +68,27 @@ class LeafTables:
     first: np.ndarray
     tables: list[np.ndarray]
     log_scale: np.ndarray
+    log_sum: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
 
     @property
     def log_mass(self) -> np.ndarray:
-        """Log of each table's sum."""
-        return self.log_scale + np.log([t.sum() for t in self.tables])
+        """Log of each leaf's unnormalised mass."""
+        return self.log_scale + self.log_sum
+
+
+LogWeight = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def leaf_tables(
-    log_weight: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    log_weight: LogWeight,
     likelihood: Likelihood,
-    tilt: float,
+    tilt: float | np.ndarray,
     cap: int | None,
+    cells: np.ndarray | None = None,
 ) -> LeafTables:
-    """Tabulate every leaf over the window where it is not negligible.
+    """Tabulate leaves over the windows where they are not negligible.
 
     Parameters
     ----------
@@ -143,35 +96,55 @@ def leaf_tables(
         Log prior weight of (cells, counts).
     likelihood : Likelihood
         Log likelihood of the same pairs.
-    tilt : float
-        Tilt τ, added as τ m.
+    tilt : float or ndarray
+        Tilt τ, added as τ m; one for all leaves, or one for each of `cells`.
     cap : int or None
         Largest possible count.
+    cells : ndarray of int, optional
+        Leaves to tabulate; all by default.
+
+    Raises
+    ------
+    UnsupportedError
+        If a window is too long: the prior and the release leave the count undecided.
     """
+    chosen = np.arange(likelihood.size) if cells is None else cells
+    tilts = np.broadcast_to(np.asarray(tilt, float), chosen.shape)
+    centres = likelihood.centres()[chosen]
 
-    def log_f(cells: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        return log_weight(cells, counts) + tilt * counts + likelihood(cells, counts)
+    def log_f(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        which = chosen[rows]
+        return log_weight(which, counts) + tilts[rows] * counts + likelihood(which, counts)
 
-    first, last = _windows(log_f, likelihood.centres(), cap)
+    first, last = _windows(log_f, centres, cap)
     lengths = last - first + 1
     if lengths.max() > MAX_WINDOW:
         raise UnsupportedError(
             f"the release and the prior leave a count undecided among {lengths.max():.3g} values: "
             "give a larger prior rate or a public total"
         )
-    cells = np.repeat(np.arange(first.size), lengths)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    counts = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - first, lengths)
-    logs = log_f(cells, counts.astype(float))
-    top = np.maximum.reduceat(logs, offsets[:-1])
-    with np.errstate(invalid="ignore"):
-        values = np.exp(logs - np.repeat(top, lengths))
-    sums = np.add.reduceat(values, offsets[:-1])
-    mean = np.add.reduceat(values * counts, offsets[:-1]) / sums
-    deviation = counts - np.repeat(mean, lengths)
-    variance = np.add.reduceat(values * deviation**2, offsets[:-1]) / sums
-    tables = np.split(values, offsets[1:-1])
-    return LeafTables(first, tables, top, mean, variance)
+    return _fill(log_f, first, lengths)
+
+
+def _fill(log_f: LogWeight, first: np.ndarray, lengths: np.ndarray) -> LeafTables:
+    """Evaluate all tables, some leaves at a time to bound the memory."""
+    tables: list[np.ndarray] = []
+    moments = np.empty((4, first.size))
+    ends = np.cumsum(lengths)
+    start = 0
+    while start < first.size:
+        before = ends[start - 1] if start else 0
+        stop = max(int(np.searchsorted(ends, before + CHUNK, side="right")), start + 1)
+        size = lengths[start:stop]
+        offsets = np.concatenate([[0], np.cumsum(size)])
+        rows = np.repeat(np.arange(start, stop), size)
+        counts = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - first[start:stop], size)
+        values = log_f(rows, counts.astype(float))
+        kernel.normalise_tables(values, offsets, first[start:stop], moments[:, start:stop])
+        tables += np.split(values, offsets[1:-1])
+        start = stop
+    log_scale, log_sum, mean, variance = moments
+    return LeafTables(first, tables, log_scale, log_sum, mean, variance)
 
 
 def _windows(

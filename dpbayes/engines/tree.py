@@ -1,156 +1,356 @@
-"""A binary tree of counts: convolution upwards, exact conditional draws downwards.
+"""A tree of counts: exact inference when totals of nested groups were released as well.
 
-References
-----------
-The factor graph of a sum: each node's table is the convolution of its children's; given a
-node's total, the left part has probability ∝ left(m) right(s - m).
+Cells are the leaves; each margin is a level of groups, the finest below; all cells together
+are the root. Tables go up by convolution, each node's table is multiplied by the likelihood
+of what was released about it, and draws come down by splitting each total among its
+children. Every group has a tilt of its own, chosen so that its total has the bulk of its
+mass where the posterior is: FFT loses what is far below the largest entry, so that without
+it a margin many standard deviations from the sum of its cells would be rounding noise.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import fft
 
-from dpbayes.engines.leaves import LeafTables
-from dpbayes.errors import ImpossibleReleaseError
-from dpbayes.kernels.leaves import split_draws
+from dpbayes.engines.leaves import LogWeight, leaf_tables
+from dpbayes.engines.likelihood import Likelihood
+from dpbayes.engines.tables import Bundle, Table
+from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
+from dpbayes.releases import HistogramRelease
+from dpbayes.releases.margins import is_nested
 
-__all__ = ["CountTree"]
+__all__ = ["CountTree", "Structure", "structure"]
 
-#: Entries of a table below this share of the largest are cut off its ends.
-_CUT = 1e-19
-#: Below this number of products a direct convolution is faster than FFT.
-_DIRECT = 30_000
+#: A group's tilt is good enough when its mean is this many sds from its target.
+_NEAR = 1.0
+#: Draws made to check the targets of groups with margins.
+_PILOT = 64
+#: Rounds of pilot draws; far from the posterior each moves the targets some sds nearer.
+_ROUNDS = 60
 
 
 @dataclass
-class _Node:
-    """Table of the sum of some leaves; leaves are children -1."""
+class _Group:
+    """A group of cells; `children` are groups, or empty where `cells` are its leaves."""
 
-    first: int
-    table: np.ndarray
-    log_scale: float
-    mean: float
-    variance: float
-    left: int = -1
-    right: int = -1
+    level: int
+    index: int
+    cells: np.ndarray
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The nesting of a release: groups from the finest to the root, and their likelihoods.
+
+    Parameters
+    ----------
+    groups : list of group
+        Children come before their parents; the last is the root.
+    leaf_group : ndarray of int
+        Position of the group right above each cell.
+    cells : Likelihood
+        Likelihood of the released cells.
+    levels : list of (Likelihood or None, label)
+        Likelihood of the totals of each level, and a function that names them.
+    """
+
+    groups: list[_Group]
+    leaf_group: np.ndarray
+    cells: Likelihood
+    levels: list[tuple[Likelihood | None, Callable[[int], str]]]
+
+    @property
+    def flat(self) -> bool:
+        """Whether nothing but the cells was released."""
+        return len(self.groups) == 1 and self.levels[-1][0] is None
+
+
+def structure(release: HistogramRelease) -> Structure:
+    """Arrange the margins of a release as nested levels.
+
+    Raises
+    ------
+    UnsupportedError
+        If the margins are not nested.
+    """
+    margins = sorted(release.margins, key=lambda m: (-m.size, m.by == ()))
+    for fine, coarse in itertools.pairwise(margins):
+        if not is_nested(fine.groups, coarse.groups):
+            raise UnsupportedError(
+                f"the margins by={fine.by} and by={coarse.by} are not nested: "
+                "exact draws need every group of one within one group of the other"
+            )
+    levels: list[tuple[Likelihood | None, Callable[[int], str]]] = [
+        (Likelihood(m.observations()), m.label) for m in margins
+    ]
+    partitions = [m.groups for m in margins]
+    if not margins or margins[-1].size > 1:
+        levels.append((None, lambda _: "total of all cells"))
+        partitions.append(np.zeros(release.size, dtype=np.int64))
+    groups: list[_Group] = []
+    below: np.ndarray | None = None  # position of the group that holds each cell so far
+    leaf_group = np.empty(release.size, dtype=np.int64)
+    for level, partition in enumerate(partitions):
+        order = np.argsort(partition, kind="stable")
+        blocks = np.split(order, np.flatnonzero(np.diff(partition[order])) + 1)
+        start = len(groups)
+        position = np.empty(release.size, dtype=np.int64)
+        for index, cells in enumerate(blocks):
+            children = [] if below is None else list(dict.fromkeys(below[cells].tolist()))
+            groups.append(_Group(level, index, cells, children))
+            position[cells] = start + index
+        if below is None:
+            leaf_group = position
+        below = position
+    return Structure(groups, leaf_group, Likelihood(release.observations()), levels)
 
 
 class CountTree:
-    """Sums of independent counts with tabulated laws.
+    """Posterior of nested counts under a prior of independent leaves.
 
     Parameters
     ----------
-    leaves : LeafTables
-        Tables of the leaves.
+    nest : Structure
+        Cells, groups and what was released about them.
+    log_weight : callable
+        Log prior weight of (cells, counts).
+    tilt : float
+        Tilt τ of the prior: the leaves' prior is exp(log_weight + τ m). With a public total
+        any value gives the same posterior.
+    total : int or None
+        Public total.
     method : {"auto", "fft", "direct"}
-        How to convolve; both give the same tables to about 1e-13 of their largest entry.
+        How to convolve.
+
+    Raises
+    ------
+    ImpossibleReleaseError
+        If nothing could have led to the release; names the group where that shows.
     """
 
-    def __init__(self, leaves: LeafTables, method: str = "auto") -> None:
-        self._method = method
-        self._size = len(leaves.tables)
-        self.nodes = [
-            _Node(int(leaves.first[j]), leaves.tables[j], float(leaves.log_scale[j]),
-                  float(leaves.mean[j]), float(leaves.variance[j]))
-            for j in range(self._size)
-        ]  # fmt: skip
-        level = list(range(self._size))
-        while len(level) > 1:
-            merged = [self._merge(a, b) for a, b in zip(level[0::2], level[1::2], strict=False)]
-            level = merged + level[2 * len(merged) :]
-        self.root = level[0]
-
-    def _merge(self, left: int, right: int) -> int:
-        a, b = self.nodes[left], self.nodes[right]
-        table = convolve(a.table, b.table, self._method)
-        peak = table.max()
-        keep = np.flatnonzero(table > _CUT * peak)
-        start, stop = keep[0], keep[-1] + 1
-        self.nodes.append(
-            _Node(
-                a.first + b.first + int(start),
-                table[start:stop] / peak,
-                a.log_scale + b.log_scale + float(np.log(peak)),
-                a.mean + b.mean,
-                a.variance + b.variance,
-                left,
-                right,
-            )
+    def __init__(
+        self,
+        nest: Structure,
+        log_weight: LogWeight,
+        tilt: float,
+        total: int | None,
+        method: str = "auto",
+    ) -> None:
+        self._nest, self._weight, self._tilt = nest, log_weight, tilt
+        self.total, self._method = total, method
+        self._cap = total
+        self._bundles: list[Bundle] = []
+        self._tables: list[Table] = []
+        tables = leaf_tables(log_weight, nest.cells, tilt, self._cap)
+        self._leaves = [tables.mean, tables.variance]
+        targets = self._gaussian_targets()
+        for _ in range(_ROUNDS):
+            self._up(targets)
+            if nest.flat or not self._adjust(targets):
+                return
+        raise UnsupportedError(
+            "the released totals contradict each other too strongly to find where their posterior "
+            "lies: check the mechanisms of the margins"
         )
-        return len(self.nodes) - 1
 
-    def log_mass(self, total: int) -> float:
-        """Log of the unnormalised probability that the leaves sum to `total`."""
-        root = self.nodes[self.root]
-        index = total - root.first
-        if not 0 <= index < root.table.size or not root.table[index] > 0:
-            return -np.inf
-        return root.log_scale + float(np.log(root.table[index]))
+    # -- upwards -----------------------------------------------------------------------
 
-    def draw(
+    def _up(self, targets: np.ndarray) -> None:
+        """Build the tables of all groups, each tilted towards its target."""
+        nest = self._nest
+        bundles, tables = [], []
+        leaves = self._leaf_tables(targets)
+        for position, group in enumerate(nest.groups):
+            if group.children:
+                parts = [tables[child] for child in group.children]
+                tilt = _common_tilt(parts, targets[position], self._tilt)
+                parts = [table.tilted(tilt) for table in parts]
+            else:
+                parts = [leaves[j] for j in group.cells]
+            bundle = Bundle(parts, self._method)
+            top = bundle.top
+            likelihood, label = nest.levels[group.level]
+            if top.possible and likelihood is not None:
+                index = np.full(top.values.size, group.index)
+                top = top.times(likelihood(index, top.sums.astype(float)))
+            if not top.possible:
+                raise ImpossibleReleaseError(
+                    f"{label(group.index)}: no counts of the cells below it agree with what was "
+                    "released about it"
+                )
+            bundles.append(bundle)
+            tables.append(top)
+        self._bundles, self._tables = bundles, tables
+
+    def _leaf_tables(self, targets: np.ndarray) -> list[Table]:
+        """Tabulate the cells, each group under the tilt that brings it to its target.
+
+        A group's mean increases with its tilt, so that a safeguarded Newton iteration, for
+        all groups at once, finds the tilt.
+        """
+        nest = self._nest
+        count = int(nest.leaf_group.max()) + 1
+        tilt = np.full(count, self._tilt)
+        low, high = np.full(count, -np.inf), np.full(count, np.inf)
+        out: list[Table | None] = [None] * nest.cells.size
+        todo = np.arange(count)
+        for _ in range(200):
+            cells = np.flatnonzero(np.isin(nest.leaf_group, todo))
+            group = nest.leaf_group[cells]
+            found = leaf_tables(self._weight, nest.cells, tilt[group], self._cap, cells)
+            for i, j in enumerate(cells):
+                out[j] = Table(
+                    int(found.first[i]), found.tables[i], float(found.log_scale[i]), tilt[group[i]]
+                )
+            gap = np.bincount(group, found.mean, count) - targets[:count]
+            variance = np.bincount(group, found.variance, count)
+            near = np.abs(gap) <= _NEAR * np.sqrt(variance) + 0.5
+            todo = todo[~near[todo]]
+            if not todo.size:
+                break
+            low[todo] = np.where(gap[todo] < 0, tilt[todo], low[todo])
+            high[todo] = np.where(gap[todo] < 0, high[todo], tilt[todo])
+            safe = np.maximum(variance[todo], 1e-12)
+            step = tilt[todo] + np.clip(-gap[todo] / safe, -4.0, 4.0)
+            with np.errstate(invalid="ignore"):
+                middle = 0.5 * (low[todo] + high[todo])
+            inside = (step > low[todo]) & (step < high[todo])
+            tilt[todo] = np.where(inside, step, middle)
+            # A mean at the end of its range has no tilt that reaches the target.
+            todo = todo[(np.abs(tilt[todo]) < 1e3) & (high[todo] - low[todo] > 1e-13)]
+            if not todo.size:
+                break
+        return out  # type: ignore[return-value]
+
+    # -- where the bulk is -------------------------------------------------------------
+
+    def _gaussian_targets(self) -> np.ndarray:
+        """Guess the posterior mean of each group's total by Gaussian message passing."""
+        nest = self._nest
+        size = len(nest.groups)
+        below = np.empty((size, 2))  # moments of the sum of the children
+        above = np.empty((size, 2))  # the same after the group's own release
+        for position, group in enumerate(nest.groups):
+            if group.children:
+                mean, variance = above[group.children].sum(axis=0)
+            else:
+                mean, variance = (moment[group.cells].sum() for moment in self._leaves)
+            below[position] = mean, variance
+            likelihood = nest.levels[group.level][0]
+            if likelihood is not None:
+                mean, variance = likelihood.gaussian_update(group.index, mean, variance)
+            above[position] = mean, variance
+        target = np.empty(size)
+        target[-1] = above[-1, 0] if self.total is None else self.total
+        for position in range(size - 1, -1, -1):
+            children = nest.groups[position].children
+            if children:
+                share = above[children, 1] / max(above[children, 1].sum(), 1e-300)
+                gap = target[position] - below[position, 0]
+                target[children] = above[children, 0] + share * gap
+        return np.maximum(target, 0.0)
+
+    def _adjust(self, targets: np.ndarray) -> bool:
+        """Move targets that pilot draws contradict; tell whether any moved."""
+        rng = np.random.default_rng(0)
+        drawn = self._groups_down(self._root_totals(_PILOT, rng), rng)
+        moved = False
+        for position, sums in enumerate(drawn):
+            if sums is None or np.any(sums < 0):
+                continue
+            mean, sd = sums.mean(), sums.std()
+            if abs(mean - targets[position]) > 1.5 * sd + 0.5:
+                targets[position], moved = mean, True
+        return moved
+
+    # -- downwards ---------------------------------------------------------------------
+
+    @property
+    def log_root(self) -> float:
+        """Log of the unnormalised root mass: at the public total, or over all totals."""
+        root = self._tables[-1]
+        if self.total is not None:
+            return root.log_at(self.total)
+        table = root.tilted(self._tilt)
+        return table.log_scale + float(np.log(table.values.sum()))
+
+    def _root_totals(self, draws: int, rng: np.random.Generator) -> np.ndarray:
+        if self.total is not None:
+            return np.full(draws, self.total, dtype=np.int64)
+        table = self._tables[-1].tilted(self._tilt)
+        mass = table.values / table.values.sum()
+        return table.first + rng.choice(mass.size, size=draws, p=mass)
+
+    def _groups_down(
         self,
         totals: np.ndarray,
         rng: np.random.Generator,
+        counts: np.ndarray | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[np.ndarray | None]:
+        """Draw the totals of all groups, and of the cells where `counts` is given."""
+        nest = self._nest
+        sums: list[np.ndarray | None] = [None] * len(nest.groups)
+        sums[-1] = totals
+        for position in range(len(nest.groups) - 1, -1, -1):
+            group, total = nest.groups[position], sums[position]
+            assert total is not None
+            if group.children:
+                parts = self._bundles[position].split(total, rng)
+                for child, part in zip(group.children, parts, strict=True):
+                    sums[child] = part
+            elif counts is not None:
+                counts[group.cells] = self._bundles[position].split(total, rng, progress)
+        return sums
+
+    def draw(
+        self,
+        draws: int,
+        rng: np.random.Generator,
         progress: Callable[[int], None] = lambda _: None,
     ) -> np.ndarray:
-        """Draw all leaves given the root's total.
+        """Draw the counts of all cells.
 
         Parameters
         ----------
-        totals : ndarray of int
-            Total of each draw.
+        draws : int
+            Number of independent draws.
         rng : Generator
             Source of randomness.
         progress : callable
-            Called with the number of splits done since the last call.
+            Called with the number of cells done since the last call.
 
         Returns
         -------
-        ndarray of int, shape (leaves, draws)
-            Counts; each column adds up to its total.
+        ndarray of int, shape (draws, cells)
+            Counts; group totals add up in every draw.
         """
-        counts = np.empty((self._size, totals.size), dtype=np.int64)
-        stack = [(self.root, np.ascontiguousarray(totals, dtype=np.int64))]
-        while stack:
-            index, sums = stack.pop()
-            node = self.nodes[index]
-            if node.left < 0:
-                counts[index] = sums
-                continue
-            a, b = self.nodes[node.left], self.nodes[node.right]
-            slope = a.variance / node.variance if node.variance > 0 else 0.5
-            parts = np.empty_like(sums)
-            failed = split_draws(
-                a.table, a.first, b.table, b.first, slope,
-                a.mean - slope * node.mean, sums, rng.random(sums.size), parts,
-            )  # fmt: skip
-            if failed >= 0:
-                raise ImpossibleReleaseError(
-                    f"a total of {sums[failed]} cannot be split among the cells below it"
-                )
-            stack.append((node.right, sums - parts))
-            stack.append((node.left, parts))
-            progress(1)
-        return counts
+        counts = np.empty((self._nest.cells.size, draws), dtype=np.int64)
+        self._groups_down(self._root_totals(draws, rng), rng, counts, progress)
+        if np.any(counts < 0):
+            raise ImpossibleReleaseError(
+                "the total cannot be split among its cells: no counts agree with the release"
+            )
+        return np.ascontiguousarray(counts.T)
 
 
-def convolve(a: np.ndarray, b: np.ndarray, method: str = "auto") -> np.ndarray:
-    """Convolve two tables of non-negative entries.
-
-    Parameters
-    ----------
-    a, b : ndarray
-        Tables.
-    method : {"auto", "fft", "direct"}
-        FFT errs by about 1e-16 of the largest entry; what it makes negative is set to 0.
-    """
-    if method == "direct" or (method == "auto" and a.size * b.size <= _DIRECT):
-        return np.convolve(a, b)
-    size = a.size + b.size - 1
-    length = fft.next_fast_len(size, real=True)
-    product = fft.rfft(a, length) * fft.rfft(b, length)
-    return np.maximum(fft.irfft(product, length)[:size], 0.0)
+def _common_tilt(tables: list[Table], target: float, start: float) -> float:
+    """Tilt under which tables of sums have the target as their expected total."""
+    tilt = float(np.mean([table.tilt for table in tables])) if tables else start
+    low, high = -np.inf, np.inf
+    for _ in range(100):
+        moments = np.array([table.tilted(tilt).moments for table in tables])
+        gap, variance = moments[:, 0].sum() - target, moments[:, 1].sum()
+        if abs(gap) <= _NEAR * np.sqrt(variance) + 0.5:
+            break
+        low, high = (tilt, high) if gap < 0 else (low, tilt)
+        step = tilt + float(np.clip(-gap / max(variance, 1e-12), -4.0, 4.0))
+        tilt = step if low < step < high else 0.5 * (low + high)
+        if abs(tilt) > 1e3 or high - low < 1e-13:
+            break
+    return tilt

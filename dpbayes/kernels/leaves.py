@@ -12,7 +12,7 @@ from numba import njit
 from dpbayes.kernels.families import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, GAUSSIAN
 from dpbayes.kernels.poisson import floor_to_lattice, noise_interval, noise_point
 
-__all__ = ["log_likelihood", "log_peaks", "outward_draws", "split_draws"]
+__all__ = ["log_likelihood", "log_peaks", "normalise_tables", "outward_draws", "split_draws"]
 
 
 @njit(cache=True, nogil=True)
@@ -62,6 +62,44 @@ def log_likelihood(family, lower, upper, log_jacobian, peak, scale, step, cells,
             family, lower[j], upper[j], peak[j], scale[j], step, counts[i]
         )
     return out
+
+
+@njit(cache=True, nogil=True)
+def normalise_tables(values, offsets, first, moments):
+    """Exponentiate log tables in place, each scaled so that its largest entry is 1.
+
+    Parameters
+    ----------
+    values : ndarray
+        Log entries of all tables, one after the other; receives the entries.
+    offsets : ndarray of int
+        Where each table starts, and the end of the last.
+    first : ndarray of int
+        Count of each table's first entry.
+    moments : ndarray, shape (4, tables)
+        Receives the log of the factor taken out, the log of the sum, mean and variance.
+    """
+    for j in range(first.size):
+        a, b = offsets[j], offsets[j + 1]
+        top = -np.inf
+        for i in range(a, b):
+            top = max(top, values[i])
+        if top == -np.inf:  # no count is possible: an empty table
+            values[a:b] = 0.0
+            moments[0, j], moments[1, j] = -np.inf, -np.inf
+            moments[2, j], moments[3, j] = first[j], 0.0
+            continue
+        total, mean = 0.0, 0.0
+        for i in range(a, b):
+            values[i] = np.exp(values[i] - top)
+            total += values[i]
+            mean += values[i] * (i - a)
+        mean /= total
+        spread = 0.0
+        for i in range(a, b):
+            spread += values[i] * (i - a - mean) ** 2
+        moments[0, j], moments[1, j] = top, np.log(total)
+        moments[2, j], moments[3, j] = first[j] + mean, spread / total
 
 
 @njit(cache=True, nogil=True)

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import xarray as xr
 
 from dpbayes.errors import ReleaseError
-from dpbayes.mechanism import Mechanism, Preimage, as_mechanism
-from dpbayes.noise import NoiseLaw
+from dpbayes.mechanism import Mechanism, as_mechanism
 from dpbayes.releases.base import check_attrs, check_total, digest
 from dpbayes.releases.frames import as_frame, edges_from_columns, labels, numbers
+from dpbayes.releases.margins import Margin, build_margin
+from dpbayes.releases.observations import Observations, fit_parameters, observe
 from dpbayes.schema import BIN, CELL, LOWER, UPPER
 
-__all__ = ["HistogramRelease", "Observations"]
-
-
-@dataclass(frozen=True)
-class Observations:
-    """Released cells in the form that engines take, flattened in C order.
-
-    Parameters
-    ----------
-    bounds : Preimage
-        Canonical bounds of true count + noise (see `Preimage.bounds`).
-    noise : NoiseLaw
-        Law of the noise; its parameters are scalars or have one value per cell.
-    step : float
-        Lattice of count + noise, 0 where it is continuous.
-    """
-
-    bounds: Preimage
-    noise: NoiseLaw
-    step: float
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return self.bounds.lower.size
+__all__ = ["HistogramRelease"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +76,7 @@ class HistogramRelease:
     coords: Mapping[str, Any] | None = None
     total: int | None = None
     attrs: Mapping[str, Any] | None = None
+    margins: tuple[Margin, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         array = _count_array(self.values)
@@ -106,7 +85,7 @@ class HistogramRelease:
             raise ReleaseError("give edges (a numeric axis) or coords (labels), not both")
         labelled = _label(self.values, array, edges, self.coords)
         mechanism = as_mechanism(self.mechanism)
-        mechanism = Mechanism(_fit_parameters(mechanism.noise, labelled), mechanism.steps)
+        mechanism = Mechanism(fit_parameters(mechanism.noise, labelled), mechanism.steps)
         settle = {
             "values": labelled,
             "mechanism": mechanism,
@@ -171,6 +150,42 @@ class HistogramRelease:
         grid = _pivot(counts, columns, domain)
         return cls(grid, mechanism=mechanism, coords=domain, total=total, attrs=attrs)
 
+    def with_margin(self, values: Any, *, by: Sequence[str] | str, mechanism: Any) -> Self:
+        """Return the release together with noisy totals that were released on their own.
+
+        Parameters
+        ----------
+        values : array_like, DataArray or mapping of label to total
+            Released totals, one per group; NaN or None where suppressed.
+        by : str or sequence of str
+            Dims of the table that are kept, or non-index coordinates that group the labels
+            of a dim (as in xarray's groupby); ``()`` is the grand total.
+        mechanism : Mechanism or NoiseLaw
+            How the totals were published; their noise is independent of the cells'.
+
+        Raises
+        ------
+        ReleaseError
+            If `by` does not partition the cells, the totals do not match the groups, or the
+            margin was given before.
+
+        Examples
+        --------
+        >>> import dpbayes as dpb
+        >>> law = dpb.DiscreteLaplace(scale=10)
+        >>> shops = {"shop": ["a", "b", "c"], "region": ("shop", ["north", "north", "south"])}
+        >>> release = dpb.HistogramRelease([12, -3, 40], mechanism=law, coords=shops)
+        >>> release = release.with_margin({"north": 31, "south": 22}, by="region", mechanism=law)
+        >>> [margin.by for margin in release.margins]
+        [('region',)]
+        """
+        margin = build_margin(self.values, values, by, mechanism)
+        if any(m.by == margin.by for m in self.margins):
+            raise ReleaseError(f"the margin by={margin.by} was given before")
+        extended = copy.copy(self)
+        object.__setattr__(extended, "margins", (*self.margins, margin))
+        return extended
+
     # -- what engines and reports read -------------------------------------------------
 
     @property
@@ -198,17 +213,22 @@ class HistogramRelease:
 
     def observations(self) -> Observations:
         """Cells as bounds of count + noise, flattened in C order."""
-        flat = self.values.values.reshape(-1)
-        noise = self.mechanism.noise.with_parameters(lambda p: np.asarray(p).reshape(-1))
-        mechanism = replace(self.mechanism, noise=noise)
-        return Observations(
-            mechanism.integer_bounds(flat, self.label), noise, mechanism.integer_step()
-        )
+        return observe(self.values.values, self.mechanism, self.label)
+
+    def margin(self, by: Sequence[str] | str) -> Margin:
+        """Return the noisy totals that were released by these dims or groupings."""
+        names = (by,) if isinstance(by, str) else tuple(by)
+        for margin in self.margins:
+            if margin.by == names:
+                return margin
+        known = ", ".join(str(m.by) for m in self.margins) or "none"
+        raise ReleaseError(f"no margin by={names}; released margins: {known}")
 
     def digest(self) -> int:
         """Whole number that depends on all of the release."""
         facts = (self.total, self.values.shape, None if self.edges is None else list(self.edges))
-        return digest("histogram", self.values.values, self.mechanism, *facts)
+        extra = (digest(m.name, m.values.values, m.mechanism) for m in self.margins)
+        return digest("histogram", self.values.values, self.mechanism, *facts, *extra)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HistogramRelease):
@@ -221,6 +241,7 @@ class HistogramRelease:
                 [] if other.edges is None else other.edges,
             )
             and self.total == other.total
+            and self.margins == other.margins
             and self.attrs == other.attrs
         )
 
@@ -229,7 +250,8 @@ class HistogramRelease:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{d}: {n}" for d, n in self.values.sizes.items())
         total = "unknown total" if self.total is None else f"public total {self.total}"
-        return f"<HistogramRelease ({sizes}), {total}, {self.mechanism!r}>"
+        margins = "".join(f", noisy {m.name}" for m in self.margins)
+        return f"<HistogramRelease ({sizes}), {total}{margins}, {self.mechanism!r}>"
 
 
 def _count_array(values: Any) -> np.ndarray:
@@ -311,34 +333,6 @@ def _label(
             )
     named = {d: list(coords[d]) for d in dims} | {k: (v[0], list(v[1])) for k, v in groups.items()}
     return xr.DataArray(array, dims=dims, coords=named, name="released")
-
-
-def _fit_parameters(noise: NoiseLaw, values: xr.DataArray) -> NoiseLaw:
-    """Give every parameter that is an array the shape of the released values."""
-
-    def fit(parameter: Any) -> np.ndarray:
-        if isinstance(parameter, xr.DataArray):
-            foreign = set(parameter.dims) - set(values.dims)
-            if foreign:
-                raise ReleaseError(
-                    f"a parameter of the noise has dims {parameter.dims}, "
-                    f"the release has {values.dims}"
-                )
-            template = values.reset_coords(drop=True)
-            aligned, _ = xr.align(parameter, template, join="right")
-            spread = aligned.broadcast_like(template).transpose(*values.dims).values
-            if np.isnan(spread).any():
-                raise ReleaseError("a parameter of the noise lacks some labels of the release")
-            return spread
-        try:
-            return np.broadcast_to(parameter, values.shape)
-        except ValueError:
-            raise ReleaseError(
-                f"a parameter of the noise has shape {np.shape(parameter)}, "
-                f"the released values have {values.shape}"
-            ) from None
-
-    return noise.with_parameters(fit)
 
 
 def _pivot(

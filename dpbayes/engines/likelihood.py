@@ -1,0 +1,85 @@
+"""Likelihood of released counts at candidate true counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpbayes.kernels import leaves as kernel
+from dpbayes.mechanism import Preimage, bounds_log_likelihood
+from dpbayes.noise import NoiseLaw
+from dpbayes.releases import Observations
+
+__all__ = ["Likelihood"]
+
+
+class Likelihood:
+    """log Q(y_j | m) for pairs of cells and counts, compiled where the law has a kernel.
+
+    Parameters
+    ----------
+    observations : Observations
+        Released cells.
+    """
+
+    def __init__(self, observations: Observations) -> None:
+        self.size = observations.size
+        self._bounds: Preimage = observations.bounds
+        self._noise: NoiseLaw = observations.noise
+        noise = observations.noise
+        self._compiled = None
+        if noise.family is not None:
+            scale = np.broadcast_to(np.asarray(noise.scale, float), (self.size,)).copy()
+            bounds = observations.bounds
+            # Numba wants writable contiguous arrays of one type.
+            lower, upper, jacobian = (
+                np.array(a, dtype=float) for a in (bounds.lower, bounds.upper, bounds.log_jacobian)
+            )
+            peak = kernel.log_peaks(noise.family, scale, float(noise.step))
+            self._compiled = (
+                noise.family, lower, upper, jacobian, peak, scale, float(noise.step)
+            )  # fmt: skip
+
+    def __call__(self, cells: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Log likelihood of the pairs."""
+        if self._compiled is not None:
+            return kernel.log_likelihood(*self._compiled, cells, counts)
+        b = self._bounds
+        part = Preimage(
+            b.lower[cells],
+            b.upper[cells],
+            b.lower_closed[cells],
+            b.upper_closed[cells],
+            b.log_jacobian[cells],
+        )
+        noise = self._noise.at(cells)
+        # Lattices whose step is not one over a whole number leave holes between counts.
+        return bounds_log_likelihood(noise, part, counts)
+
+    def centres(self) -> np.ndarray:
+        """Count at which each cell's likelihood is about largest."""
+        low, high = self._bounds.lower, self._bounds.upper
+        with np.errstate(invalid="ignore"):
+            middle = np.where(
+                np.isinf(low), high, np.where(np.isinf(high), low, 0.5 * (low + high))
+            )
+        middle = np.where(np.isinf(middle), 0.0, middle)
+        return np.maximum(np.rint(middle), 0.0)
+
+    def gaussian_update(self, index: int, mean: float, variance: float) -> tuple[float, float]:
+        """Combine a Gaussian guess of the count with what was released about it.
+
+        Used only to find where the bulk of the mass is, so that a rough answer is enough.
+        """
+        low, high = self._bounds.lower[index], self._bounds.upper[index]
+        sd = np.broadcast_to(np.asarray(self._noise.sd, float), (self.size,))[index]
+        if low <= mean <= high and low < high and not np.isfinite(high - low):
+            return mean, variance
+        nearest = (
+            float(np.clip(mean, low, high)) if not np.isfinite(high - low) else 0.5 * (low + high)
+        )
+        width = 0.0 if not np.isfinite(high - low) else (high - low) ** 2 / 12.0
+        noise = sd**2 + width
+        if noise + variance == 0:
+            return mean, 0.0
+        gain = variance / (variance + noise)
+        return mean + gain * (nearest - mean), variance * (1.0 - gain)
