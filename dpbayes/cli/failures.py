@@ -28,7 +28,7 @@ def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
     debug : bool
         Let errors through, with their traceback.
     subject : object, optional
-        What the command works on, said before the message.
+        File that the command reads, said before a message that names one of its fields.
     """
     try:
         with warnings.catch_warnings():
@@ -45,5 +45,6 @@ def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
         if debug:
             raise
         message = " ".join(str(error).split())
-        print(f"error: {f'{subject}: ' if subject else ''}{message}", file=sys.stderr, flush=True)
+        where = f"{subject}: " if getattr(error, "field", None) else ""
+        print(f"error: {where}{message}", file=sys.stderr, flush=True)
         raise typer.Exit(USER_ERROR) from None

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dpbayes.io.doubts import doubts
 from dpbayes.io.words import amount
 from dpbayes.releases import HistogramRelease
 
@@ -65,6 +66,8 @@ def show(result: Result, output: str, quiet: bool) -> None:
     console = Console(stderr=output != "table", highlight=False, soft_wrap=False)
     if not quiet or not result.verdict.ok:
         _say_verdict(result, console)
+    for doubt in doubts(result.posterior.release):
+        console.print(Text(f"Check the release file: {doubt.text}", style="yellow"))
     if not quiet:
         for path in result.files.values():
             console.print(Text(f"Wrote {path}"), soft_wrap=True)
@@ -94,6 +97,7 @@ def _show_json(result: Result) -> None:
         "ci_prob": result.ci_prob,
         "summary": [{str(k): v for k, v in row.items()} for row in rows],
         "verdict": asdict(result.verdict),
+        "doubts": [asdict(doubt) for doubt in doubts(result.posterior.release)],
         "files": {name: str(path) for name, path in result.files.items()},
         "attributes": dict(result.posterior.attrs),
     }

@@ -130,6 +130,14 @@ def test_json_is_strict(run):
     assert document["verdict"]["converged"] is True
 
 
+def test_likely_mistakes_are_named_beside_the_result(run, tmp_path):
+    (tmp_path / "visits.toml").write_text(TABLE.replace("scale = 4", "scale = 0.2"))
+    result = run("fit", "visits.toml", "--draws", 50)
+    assert "Check the release file: A Laplace scale of 0.2" in result.stdout
+    result = run("fit", "visits.toml", "--draws", 50, "--format", "json")
+    assert json.loads(result.stdout)["doubts"][0]["code"] == "rate-for-scale"
+
+
 def test_save(run, tmp_path):
     result = run("fit", "visits.toml", "--draws", 50, "--seed", 3, "--save", "out.nc")
     assert result.exit_code == 0, result.stderr
@@ -165,7 +173,7 @@ def test_an_error_while_writing_leaves_no_file(run, tmp_path, monkeypatch):
 # -- what is refused -------------------------------------------------------------------------
 
 WRONG = {
-    ("fit", "nowhere.toml"): "nowhere.toml: no such release file",
+    ("fit", "nowhere.toml"): "error: no such release file: 'nowhere.toml'",
     ("describe", "visits.csv"): "not the data file",
     ("fit", "visits.toml", "--save", "no/out.nc"): "--save must lie in an existing folder",
     ("fit", "visits.toml", "--report", "."): "--report must be a file, got the folder",
