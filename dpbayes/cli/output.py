@@ -180,7 +180,7 @@ def _functionals(result: Result) -> Table:
         process, realised = rows.loc[name], rows.loc["table." + name.removeprefix("P.")]
         table.add_row(
             Text(_functional_name(name)),
-            amount(process["naive"], 4),
+            _value(process["naive"]),
             *_estimate(realised, _value),
             *_estimate(process, _value),
         )
@@ -213,4 +213,7 @@ def _share(value: float) -> str:
 
 
 def _value(value: float) -> str:
-    return "-" if math.isnan(value) else amount(value, 4)
+    """Four significant digits, so that a column of them lines up."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".rstrip(".")
