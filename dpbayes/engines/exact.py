@@ -143,12 +143,9 @@ def draw_prior(
     else:
         low, high = _range(release, prior)
         rate = np.exp(rng.uniform(np.log(low), np.log(high), draws))
-    intensity = rng.standard_gamma(shapes, (draws, shapes.size)) / rate[:, None]
-    count = rng.poisson(intensity)
-    total = intensity.sum(axis=1, keepdims=True)
-    probability = np.divide(
-        intensity, total, out=np.full(intensity.shape, 1.0 / shapes.size), where=total > 0
-    )
+    # The sum of the rates is independent of their shares.
+    probability = _dirichlet(np.broadcast_to(shapes, (draws, shapes.size)), rng)
+    count = rng.poisson(probability * (rng.standard_gamma(shapes.sum(), draws) / rate)[:, None])
     return {"probability": probability, "count": count, "total": count.sum(axis=1)}
 
 
@@ -258,10 +255,13 @@ def _by_value(chosen: np.ndarray, progress: Progress) -> Iterator[tuple[np.ndarr
 
 def _dirichlet(shapes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one Dirichlet vector per row of shapes."""
-    gammas = rng.standard_gamma(shapes)
-    total = gammas.sum(axis=1, keepdims=True)
-    safe = np.where(total > 0, total, 1.0)
-    return np.where(total > 0, gammas / safe, 1.0 / shapes.shape[1])
+    small = shapes < 0.1
+    gammas = rng.standard_gamma(np.where(small, shapes + 1.0, shapes))
+    if small.any():  # G(a) = G(a + 1) U^(1/a) underflows, but for its logarithm
+        shrink = np.where(small, rng.standard_exponential(shapes.shape) / shapes, 0.0)
+        logs = np.log(gammas) - shrink
+        gammas = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return gammas / gammas.sum(axis=1, keepdims=True)
 
 
 def _impossible(release: HistogramRelease) -> ImpossibleReleaseError:

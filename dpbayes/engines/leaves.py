@@ -178,7 +178,8 @@ def _windows(
     for jump in reach:  # to the right of the centre until all is negligible
         right = np.minimum(centre + jump, limit)
         value = visit(right)
-        if np.all((value < top - NEGLIGIBLE) | (right >= limit)) or jump > 2.0 * MAX_WINDOW:
+        done = (value < top - NEGLIGIBLE) | np.isneginf(value) | (right >= limit)
+        if np.all(done) or jump > 2.0 * MAX_WINDOW:
             break
     for jump in reach:  # to the left of the centre, as far as zero
         left = np.maximum(centre - jump, 0.0)
@@ -203,7 +204,10 @@ def _ends(
     """Bisect for the ends of the windows, starting from the visited points."""
     order = np.argsort(points, axis=0, kind="stable")
     points = np.take_along_axis(points, order, axis=0)
-    keep = np.take_along_axis(values, order, axis=0) >= top - NEGLIGIBLE
+    values = np.take_along_axis(values, order, axis=0)
+    # Where no count is possible, the lowest point visited stands for an empty table.
+    keep = (values >= top - NEGLIGIBLE) & ~np.isneginf(values)
+    keep[0, np.isneginf(top)] = True
     lowest = np.argmax(keep, axis=0)
     highest = points.shape[0] - 1 - np.argmax(keep[::-1], axis=0)
     cells = np.arange(top.size)
