@@ -96,10 +96,15 @@ class Estimand:
         return self._support, self._support.spread(self.weights.values)
 
     def _draws(self, values: np.ndarray, what: str, bound: Any, **extra: Any) -> xr.DataArray:
+        # Without labels on chain and draw, arithmetic between posteriors with unequal numbers
+        # of draws is an error; with labels xarray would quietly keep the common ones.
         dims = [CHAIN, DRAW, *extra]
-        coords = {k: self.weights.coords[k] for k in (CHAIN, DRAW)} | extra
-        attrs = {"estimand": self.name, "within_bin_bound": float(np.nanmean(bound))}
-        return xr.DataArray(values, dims=dims, coords=coords, name=what, attrs=attrs)
+        known = np.asarray(bound)[~np.isnan(bound)]
+        attrs = {
+            "estimand": self.name,
+            "within_bin_bound": float(known.mean()) if known.size else np.nan,
+        }
+        return xr.DataArray(values, dims=dims, coords=extra, name=what, attrs=attrs)
 
     def mean(self) -> xr.DataArray:
         """Mean ∫ x dP(x)."""
@@ -178,10 +183,13 @@ class Estimand:
             Vectorised function of x.
         """
         support, w = self._pieces("expect")
-        nodes = support.middle[:, None] + 0.5 * support.width[:, None] * _NODES
-        values = np.asarray(func(nodes), dtype=float)
+        # The ends of the bins count for the bound only.
+        places = np.concatenate([[-1.0], _NODES, [1.0]])
+        nodes = support.middle[:, None] + 0.5 * support.width[:, None] * places
+        with np.errstate(all="ignore"):
+            values = np.asarray(func(nodes), dtype=float)
         if values.shape != nodes.shape:
             values = np.broadcast_to(values, nodes.shape)
-        average = values @ (0.5 * _NODE_WEIGHTS)
+        average = values[:, 1:-1] @ (0.5 * _NODE_WEIGHTS)
         bound = w @ (values.max(axis=1) - values.min(axis=1))
         return self._draws(w @ average, "expect", bound)

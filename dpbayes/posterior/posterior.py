@@ -68,9 +68,11 @@ class Posterior:
 
     def _variable(self, name: str, group: str = POSTERIOR) -> xr.DataArray:
         try:
-            return self.data[group][name]
+            found = self.data[group][name]
         except KeyError:
             raise DomainError(f"this posterior has no variable {name!r}") from None
+        # Labels of draws would let arithmetic drop draws that another posterior lacks.
+        return found.drop_vars([CHAIN, DRAW], errors="ignore")
 
     @property
     def probability(self) -> xr.DataArray:
@@ -118,8 +120,7 @@ class Posterior:
         parts = [dataset[name] for name in (cells, atoms) if name in dataset]
         arrays = [p.transpose(CHAIN, DRAW, ...).values for p in parts]
         flat = np.concatenate([a.reshape(*a.shape[:2], -1) for a in arrays], axis=-1)
-        coords = {k: dataset.coords[k] for k in (CHAIN, DRAW)}
-        return xr.DataArray(flat, dims=(CHAIN, DRAW, "piece"), coords=coords)
+        return xr.DataArray(flat, dims=(CHAIN, DRAW, "piece"))
 
     @cached_property
     def P(self) -> Estimand:

@@ -59,10 +59,12 @@ def load(path: str | os.PathLike[str]) -> Posterior:
         raise ReleaseFileError(f"{where} is not a NetCDF file of dpbayes ({error})") from None
     if tree.attrs.get("format") != FORMAT:
         raise ReleaseFileError(f"{where} was not written by Posterior.save")
-    version = int(tree.attrs["format_version"])
+    version = tree.attrs.get("format_version")
     if version != FORMAT_VERSION:
         raise ReleaseFileError(
             f"{where} has format version {version}, this dpbayes reads {FORMAT_VERSION}"
         )
+    if _RELEASE not in tree.attrs:
+        raise ReleaseFileError(f"{where} lacks the release: was it written by Posterior.save?")
     release = release_from_dict(json.loads(tree.attrs.pop(_RELEASE)))
     return Posterior(tree, release)
