@@ -481,11 +481,13 @@ class Mechanism:
         noise = self.noise
         if not noise.is_lattice:
             return 0.0
+        if noise.step >= 1.0 and abs(noise.step - round(noise.step)) <= 1e-9 * noise.step:
+            return 1.0
         if abs(1.0 / noise.step - round(1.0 / noise.step)) <= 1e-9 / noise.step:
             return noise.step
         raise UnsupportedError(
-            f"noise on multiples of {noise.step:g} does not reach all whole numbers: added to "
-            "counts, its step must be one over a whole number (1, 0.5, 0.1, ...)"
+            f"noise on a lattice of step {noise.step:g} shares no lattice with integer counts; "
+            "the step or one over it must be a whole number"
         )
 
     def integer_bounds(

@@ -33,7 +33,7 @@ def check_total(total: Any) -> int | None:
     """Check a public number of records."""
     if total is None:
         return None
-    if isinstance(total, bool | np.bool_) or not np.isreal(total) or np.ndim(total) != 0:
+    if isinstance(total, bool | np.bool_) or np.ndim(total) != 0 or not np.isreal(total):
         raise ReleaseError(f"total must be a whole number of records or None, got {total!r}")
     number = float(total)
     if not np.isfinite(number) or number < 0 or number != np.floor(number):

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import xarray as xr
 
-from dpbayes.errors import ReleaseError
+from dpbayes.errors import ReleaseError, nearest_name
 from dpbayes.mechanism import Mechanism, as_mechanism
 from dpbayes.releases.base import check_attrs, check_total, digest
 from dpbayes.releases.frames import as_frame, edges_from_columns, labels, numbers
@@ -143,6 +143,12 @@ class HistogramRelease:
             return cls(counts, mechanism=mechanism, edges=bins, total=total, attrs=attrs)
         names = [dims] if isinstance(dims, str) else list(dims or [])
         columns = [labels(table, name, f"dims[{i}]") for i, name in enumerate(names)]
+        for key in coords or {}:
+            if key not in names:
+                raise ReleaseError(
+                    f"coords: {key!r} is none of the dims{nearest_name(key, names)}; "
+                    f"dims: {', '.join(names)}"
+                )
         domain = {
             name: list((coords or {}).get(name, dict.fromkeys(column)))
             for name, column in zip(names, columns, strict=True)
@@ -226,7 +232,12 @@ class HistogramRelease:
 
     def digest(self) -> int:
         """Whole number that depends on all of the release."""
-        facts = (self.total, self.values.shape, None if self.edges is None else list(self.edges))
+        named = [
+            (str(name), coord.dims, coord.values.tolist())
+            for name, coord in sorted(self.values.coords.items(), key=lambda item: str(item[0]))
+        ]
+        edges = None if self.edges is None else self.edges.tolist()
+        facts = (self.total, dict(self.values.sizes), named, edges)
         extra = (digest(m.name, m.values.values, m.mechanism) for m in self.margins)
         return digest("histogram", self.values.values, self.mechanism, *facts, *extra)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from dpbayes.errors import ReleaseError
+from dpbayes.errors import ReleaseError, UnsupportedError
 from dpbayes.mechanism import Mechanism, Preimage
 from dpbayes.noise import NoiseLaw
 
@@ -50,6 +50,11 @@ def observe(
 
     Cells about which nothing was published may be anything at all.
     """
+    if mechanism.noise.is_lattice and mechanism.noise.step > 1.0:
+        raise UnsupportedError(
+            f"noise on multiples of {mechanism.noise.step:g} does not reach all whole numbers: "
+            "added to counts, its step must be one over a whole number (1, 0.5, 0.1, ...)"
+        )
     noise = mechanism.noise.with_parameters(lambda p: np.asarray(p).reshape(-1))
     flat = replace(mechanism, noise=noise)
     array = np.asarray(values, float).reshape(-1)
@@ -79,7 +84,10 @@ def fit_parameters(noise: NoiseLaw, values: xr.DataArray) -> NoiseLaw:
                     f"the release has {values.dims}"
                 )
             template = values.reset_coords(drop=True)
-            aligned, _ = xr.align(parameter, template, join="right")
+            try:
+                aligned, _ = xr.align(parameter, template, join="right")
+            except ValueError as error:
+                raise ReleaseError(f"a parameter of the noise does not fit: {error}") from None
             spread = aligned.broadcast_like(template).transpose(*values.dims).values
             if np.isnan(spread).any():
                 raise ReleaseError("a parameter of the noise lacks some labels of the release")

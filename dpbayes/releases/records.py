@@ -157,13 +157,24 @@ def _record_array(values: Any) -> np.ndarray:
     try:
         array = np.array(values, dtype=float)
     except (TypeError, ValueError):
-        raise ReleaseError("values must be numbers, one per record") from None
+        entries = np.asarray(values, dtype=object).reshape(-1)
+        where = next((i for i, entry in enumerate(entries) if not _is_number(entry)), None)
+        what = "" if where is None else f", got {entries[where]!r} in row {where + 1}"
+        raise ReleaseError(f"values must be numbers, one per record{what}") from None
     if array.ndim != 1:
         raise ReleaseError(f"values must be one-dimensional, got shape {array.shape}")
     if array.size == 0:
         raise ReleaseError("values must hold at least one record, got none")
     array.flags.writeable = False
     return array
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _check_bounds(bounds: Any, support: str) -> tuple[float, float]:
