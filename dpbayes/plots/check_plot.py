@@ -93,7 +93,10 @@ def _positions(ax: Axes, posterior: Posterior, found: PredictiveCheck, ci_prob: 
         ax.set_ylim(-0.03, 1.03)
         if 0 < bad.sum() <= _MOST_NAMED:
             _name_points(ax, at[bad], middle[bad], [names[i] for i in np.flatnonzero(bad)])
-    cells, position = ", ".join(map(str, posterior.probability.dims[2:])), "Position in replicates"
+    cells, position = (
+        ", ".join(map(str, posterior.probability.dims[2:])),
+        "Position among replicates",
+    )
     return style.finish(
         ax,
         xlabel=position if sideways else cells,

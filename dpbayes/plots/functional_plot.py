@@ -119,7 +119,7 @@ def _draw_prior(ax: Axes, prior: np.ndarray, edges: np.ndarray, marks: list[floa
     high = edges[-1] + width * np.ceil(max(0.0, max(marks) - edges[-1]) / width + 4)
     wide = np.linspace(low, high, 33)
     inside = np.histogram(prior, bins=wide)[0] / (prior.size * np.diff(wide))
-    if inside.max() < 0.02 * ax.dataLim.y1:
+    if inside.max() < 0.1 * ax.dataLim.y1:
         return  # too flat to be seen beside the posterior
     ax.stairs(
         inside, wide, baseline=0, color=COLOURS["prior"], alpha=0.8, fill=True, zorder=0,

@@ -21,6 +21,7 @@ __all__ = [
     "check",
     "discrepancy_p_value",
     "pit",
+    "position",
     "replicate_counts",
     "replicate_records",
 ]
@@ -47,8 +48,8 @@ class PredictiveCheck:
         A random point between them (see `pit`).
     p_value : float
         Probability that a replicate is as unlike the others as the release is.
-    sum_pit : float
-        Where the sum of the released values lies among its replicates.
+    sum_below, sum_above : float
+        Ends of the position of the sum of the released values among its replicates.
     lower, upper : ndarray or None
         For records, ends of the cells of record + noise.
     """
@@ -59,7 +60,8 @@ class PredictiveCheck:
     above: np.ndarray
     pit: np.ndarray
     p_value: float
-    sum_pit: float
+    sum_below: float
+    sum_above: float
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
 
@@ -120,22 +122,24 @@ def check(posterior: Posterior, rng: Any = None, replicates: int | None = None) 
         replicated = replicate_counts(
             weights, total, release.mechanism, release.values.shape, rng
         ).reshape(rows.size, -1)
-        sums = pit(np.nansum(observed)[None], np.nansum(replicated, axis=1)[:, None], rng)
+        score = np.ones(observed.size)
     else:
         assert isinstance(release, RecordRelease)
         elements = _elements(posterior)
         observed, replicated, lower, upper = replicate_records(weights, elements, release, rng)
-        middle = _middles(lower, upper)
-        sums = pit((observed @ middle)[None], (replicated @ middle)[:, None], rng)
-    below, ties = _positions(observed, replicated)
+        score = _middles(lower, upper)
+    below, above = position(observed, replicated)
+    sums = np.nan_to_num(replicated) @ score
+    sum_below, sum_above = position(np.nan_to_num(observed[None]) @ score, sums[:, None])
     return PredictiveCheck(
         observed,
         replicated,
-        below / (rows.size + 1.0),
-        (below + ties + 1.0) / (rows.size + 1.0),
+        below,
+        above,
         pit(observed, replicated, rng),
         discrepancy_p_value(observed, replicated, rng),
-        float(sums[0]),
+        float(sum_below[0]),
+        float(sum_above[0]),
         lower,
         upper,
     )
@@ -213,6 +217,31 @@ def replicate_records(
     return cells.counts, replicated, cells.lower, cells.upper
 
 
+def position(observed: np.ndarray, replicated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the positions of values among their replicates.
+
+    Parameters
+    ----------
+    observed : ndarray, shape (K,)
+        Values; NaN (suppressed) counts as below all numbers.
+    replicated : ndarray, shape (S, K)
+        Replicates.
+
+    Returns
+    -------
+    below, above : ndarray, shape (K,)
+        #{r < y} / (S + 1) and (#{r <= y} + 1) / (S + 1).
+    """
+    if replicated.ndim != 2 or replicated.shape[1:] != observed.shape:
+        raise ParameterError(
+            f"replicated must have one column per value ({observed.size}), "
+            f"got shape {replicated.shape}"
+        )
+    y, r = _ordered(observed), _ordered(replicated)
+    size = r.shape[0] + 1.0
+    return (r < y).sum(axis=0) / size, ((r <= y).sum(axis=0) + 1.0) / size
+
+
 def pit(observed: np.ndarray, replicated: np.ndarray, rng: Any = None) -> np.ndarray:
     r"""Randomised probability integral transform of values among replicates of them.
 
@@ -234,14 +263,8 @@ def pit(observed: np.ndarray, replicated: np.ndarray, rng: Any = None) -> np.nda
     -------
     ndarray, shape (K,)
     """
-    if replicated.ndim != 2 or replicated.shape[1:] != observed.shape:
-        raise ParameterError(
-            f"replicated must have one column per value ({observed.size}), "
-            f"got shape {replicated.shape}"
-        )
-    below, ties = _positions(observed, replicated)
-    share = np.random.default_rng(rng).random(observed.shape)
-    return (below + share * (ties + 1.0)) / (replicated.shape[0] + 1.0)
+    below, above = position(observed, replicated)
+    return below + np.random.default_rng(rng).random(observed.shape) * (above - below)
 
 
 def discrepancy_p_value(observed: np.ndarray, replicated: np.ndarray, rng: Any = None) -> float:
@@ -268,12 +291,6 @@ def discrepancy_p_value(observed: np.ndarray, replicated: np.ndarray, rng: Any =
     scores = special.ndtri(ranks / rows.shape[0])
     distance = np.sum(scores**2, axis=1)
     return float(1.0 - pit(distance[:1], distance[1:, None], rng)[0])
-
-
-def _positions(observed: np.ndarray, replicated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Count the replicates below each value, and those equal to it."""
-    y, r = _ordered(observed), _ordered(replicated)
-    return (r < y).sum(axis=0), (r == y).sum(axis=0)
 
 
 def _ordered(values: np.ndarray) -> np.ndarray:

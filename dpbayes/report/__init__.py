@@ -1,5 +1,5 @@
 """HTML reports for readers without Python."""
 
-from dpbayes.report.render import render, write
+from dpbayes.report.page import render, write
 
 __all__ = ["render", "write"]

@@ -133,13 +133,12 @@ class Content:
             label = f"Total number of {self.count_noun}"
             found.append(self._figure("total", label, whole=True))
         if self.numeric:
-            found.append(self._figure("P.mean", "Mean of P", unit=self.value_unit))
-            found.append(self._figure("P.quantile[0.5]", "Median of P", unit=self.value_unit))
-        else:
-            largest = self.largest
-            found.append(
-                self._figure(f"probability[{largest}]", f"Largest share: {largest}", share=True)
-            )
+            for name, label in (("P.mean", "Mean"), ("P.quantile[0.5]", "Median")):
+                found.append(self._figure(name, f"{label} of P, the process", self.value_unit))
+        elif self.release.size > 1:
+            name = f"probability[{self.largest}]"
+            label = f"Largest share of P: {self._named(self.largest)}"
+            found.append(self._figure(name, label, share=True))
         return tuple(found)
 
     @cached_property
@@ -149,7 +148,7 @@ class Content:
         return cell_names(self.posterior)[int(means.argmax())]
 
     def _figure(
-        self, name: str, label: str, *, unit: str = "", whole: bool = False, share: bool = False
+        self, name: str, label: str, unit: str = "", *, whole: bool = False, share: bool = False
     ) -> KeyFigure:
         row = self.summary.loc[name]
         factor = 100.0 if share else 1.0
@@ -169,42 +168,60 @@ class Content:
 
     @cached_property
     def headline(self) -> str:
-        """The answer in one or two sentences."""
-        first, *rest = self.figures
-        sentences = [self._sentence(first)]
-        if self.numeric and self.release_total is not None and not rest:
-            return sentences[0]
-        sentences += [self._sentence(figure) for figure in rest[:1]]
-        return " ".join(sentences)
-
-    @property
-    def release_total(self) -> int | None:
-        """Public number of records."""
-        return self.release.total if self.histogram else self.release.size
-
-    def _sentence(self, figure: KeyFigure) -> str:
-        label = figure.label
-        if label.startswith("Largest share: "):
-            what = f"The largest cell is {self.largest}, with a share of"
-        elif label.startswith("Total"):
-            what = f"The data hold about {figure.value} {self.count_noun} in all"
-            return f"{what}: {self.level} interval {figure.interval}."
-        else:
-            what = f"The {label[0].lower()}{label[1:]} is"
-        return f"{what} {figure.value} ({self.level} interval {figure.interval})."
+        """What was released and the answer, in two or three sentences."""
+        said = [f"Published with noise: {_uncapitalised(self.description.released[0])}"]
+        total = [f for f in self.figures if f.label.startswith("Total")]
+        if total:
+            held = f"The data hold about {total[0].value} {self.count_noun} in all"
+            said.append(f"{held} ({self.level} interval {total[0].interval}).")
+        rest = [f for f in self.figures if f not in total]
+        if self.numeric:
+            mean, median = rest
+            said.append(
+                f"In the process behind them (P) the mean is {mean.value} ({self.level} interval "
+                f"{mean.interval}) and the median {median.value} ({median.interval})."
+            )
+        elif self.release.size > 1:
+            said.append(
+                "The largest share of the process behind them (P) is that of "
+                f"{self._named(self.largest)}: "
+                f"{rest[0].value} ({self.level} interval {rest[0].interval})."
+            )
+        return " ".join(said)
 
     # -- verdict -----------------------------------------------------------------------
 
     @cached_property
     def status(self) -> Status:
         """Verdict, predictive check and doubts about the description, in one."""
-        lines = [line for line in str(self.verdict).split("\n") if line]
+        names = self.verdict.prior_dominated[:8]
+        words = ", ".join(map(self._in_words, names))
+        text = str(self.verdict).replace(", ".join(names), words) if names else str(self.verdict)
+        lines = [line for line in text.split("\n") if line]
         lines += self._objections
         if not self.verdict.converged:
             return Status("stop", "Do not use", tuple(lines))
         if self.verdict.prior_dominated or self._objections or self.description.doubts:
             return Status("caution", "Use with caution", tuple(lines))
         return Status("ok", "OK", tuple(lines))
+
+    def _in_words(self, name: str) -> str:
+        """Name of a quantity of the summary, for readers without Python."""
+        head, _, rest = name.partition("[")
+        label = rest.removesuffix("]")
+        if head in ("count", "probability"):
+            return f"{'count' if head == 'count' else 'share'} of {self._named(label)}"
+        if head == "total":
+            return "total"
+        whose, _, what = head.partition(".")
+        of = "P" if whose == "P" else "the realised data"
+        return f"{100 * float(label):g}% quantile of {of}" if label else f"{what} of {of}"
+
+    def _named(self, label: str) -> str:
+        """Label of a cell inside a sentence, where a bare number would puzzle."""
+        bare = label.replace(",", "").replace(" ", "").isdigit()
+        dims = ", ".join(map(str, self.posterior.probability.dims[2:]))
+        return f"{dims} {label}" if bare else label
 
     @cached_property
     def _objections(self) -> list[str]:
@@ -215,8 +232,9 @@ class Content:
                 "The released values do not look like values that the fitted model would release "
                 f"(p = {self.check.p_value:.3g}): check the mechanism, the total and the bounds."
             )
-        if not SUSPICIOUS / 2 <= self.check.sum_pit <= 1 - SUSPICIOUS / 2:
-            side = "smaller" if self.check.sum_pit < 0.5 else "larger"
+        low = self.check.sum_above < SUSPICIOUS / 2
+        if low or self.check.sum_below > 1 - SUSPICIOUS / 2:
+            side = "smaller" if low else "larger"
             found.append(
                 f"The sum of the released values is {side} than the fitted model would release: "
                 "the total, the noise or the prior does not fit the data."
@@ -226,7 +244,7 @@ class Content:
             where = f"{marked.size} of {self.check.pit.size} cells"
             if self.histogram and marked.size <= 5:
                 names = cell_names(self.posterior)
-                where = ", ".join(names[i] for i in marked)
+                where = ", ".join(self._named(names[i]) for i in marked)
             found.append(f"Released values that the fitted model does not explain: {where}.")
         return found
 
@@ -287,10 +305,10 @@ class Content:
         names += [
             (f"quantile[{q:g}]", quantiles.get(q, f"{100 * q:g}% quantile")) for q in QUANTILES
         ]
-        rows = []
-        if self.histogram:
-            rows.append(self._total_row())
-        for key, label in names if self.numeric else []:
+        if not self.numeric:
+            return None
+        rows = [self._total_row()] if self.histogram else []
+        for key, label in names:
             process, table = self.summary.loc[f"P.{key}"], self.summary.loc[f"table.{key}"]
             digits = decimals([process["sd"]])
             flag = "prior" if f"P.{key}" in self.verdict.prior_dominated else ""
@@ -306,8 +324,6 @@ class Content:
                     flag,
                 )
             )
-        if not rows:
-            return None
         heads = (
             "Quantity", "Naive", "Realised data", f"{self.level} interval", "P",
             f"{self.level} interval", "Noise", "Flag",
@@ -374,6 +390,10 @@ class Content:
             ("Digest of the release", f"{self.release.digest():016x}"),
         ]
         return tuple((name, value) for name, value in rows if value)
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _each(write: Any, values: Any, digits: int) -> list[str]:

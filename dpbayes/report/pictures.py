@@ -20,7 +20,7 @@ from dpbayes.report.content import Content
 
 __all__ = ["Picture", "pictures"]
 
-WIDTH = 4.9  # inches: legible on a phone without scrolling
+WIDTH = 4.5  # inches: legible on a phone without scrolling
 WIDE = 9.4
 MOST_SVG = 150_000  # characters
 _NARROW = 0.03  # intervals below this share of the axis are shown enlarged as well
@@ -69,7 +69,7 @@ def _plans(content: Content) -> Iterator[tuple[str, str, str, Callable[[Any], An
     what = "True counts" if content.histogram else "Distribution P"
     yield (
         f"{what} by cell",
-        f"Bars are {content.level} intervals, circles what was released or is read off it naively.",
+        f"With {content.level} intervals; hollow marks are what was released, or a naive reading.",
         f"{what} of {content.check.pit.size} cells with {content.level} intervals beside the "
         f"naive estimates; the figures are in the table of cells.",
         lambda ax: plots.cells(posterior, estimand, level, ax),
@@ -129,11 +129,10 @@ def _main_functional(content: Content) -> tuple[str, str, str, Callable[[Any], A
         options = {"label": f"Share of {content.largest}"}
         title = "Share of the largest cell"
     naive = float(content.summary.loc[name, "naive"])
-    row = content.figures[0]
     return (
         title,
         "All that the release says about this number: the height is how probable a value is.",
-        f"Posterior of {title}: mean {row.value}, {content.level} interval {row.interval}.",
+        f"Posterior of a number, with its mean and {content.level} interval: {title}.",
         lambda ax: plots.functional(draws, level, ax, naive=naive, **options),
         (WIDTH, 3.0),
     )
@@ -143,6 +142,7 @@ def _check(content: Content) -> tuple[str, str, str, Callable[[Any], Any], Any]:
     posterior, found = content.posterior, content.check
     marked = int(found.outside.sum())
     verdict = "none stands out" if not marked else f"{marked} stand out"
+    p_value = f"p = {found.p_value:.2f}" if found.p_value >= 0.01 else "p < 0.01"
     caption = (
         "Positions of the released values among values that the fitted model would release, from "
         "0 (below all) to 1 (above all). Points crowd the middle, as the model was fitted to them."
@@ -152,8 +152,8 @@ def _check(content: Content) -> tuple[str, str, str, Callable[[Any], Any], Any]:
     size = _cell_size(content) if content.histogram else (WIDTH, 3.3)
     return (
         "Does the model explain the release?",
-        f"{caption} Overall p = {found.p_value:.2f}; {verdict}.",
-        f"Posterior predictive check: {verdict} of {found.pit.size}, p = {found.p_value:.2f}.",
+        f"{caption} Overall {p_value}; {verdict}.",
+        f"Posterior predictive check: {verdict} of {found.pit.size}, {p_value}.",
         lambda ax: plots.predictive(posterior, ci_prob=content.ci_prob, ax=ax, checked=found),
         (size[0], 3.3) if content.numeric else size,
     )
