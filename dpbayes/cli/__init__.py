@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["main"]
+from dpbayes.cli import interrupts
 
-#: Status after Ctrl-C: 128 + the number of the signal.
-INTERRUPTED = 130
+__all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it with status 130 and one line, at any point."""
+    interrupts.watch()
     try:
         from dpbayes.cli.app import app
 
         app(prog_name="dpbayes")
-    except KeyboardInterrupt:
-        _interrupted()
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
-            _interrupted()
-        raise
-
-
-def _interrupted() -> None:
-    print("interrupted: nothing was written", file=sys.stderr, flush=True)
-    sys.exit(INTERRUPTED)
+        if leaving.code != interrupts.INTERRUPTED:
+            raise
+    except BaseException:
+        # After Ctrl-C any error is its consequence.
+        if not interrupts.seen():
+            raise
+    else:
+        return
+    print(interrupts.message(), file=sys.stderr, flush=True)
+    sys.exit(interrupts.INTERRUPTED)

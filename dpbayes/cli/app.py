@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dpbayes import __version__
+from dpbayes.cli import interrupts
 from dpbayes.cli.failures import reporting
 from dpbayes.errors import ParameterError, nearest_name
 
@@ -150,6 +151,7 @@ def fit(
         verdict = posterior.verdict()
         command = _command(seed, int(posterior.attrs["random_seed"]))
         _write(posterior, files, ci_prob, command)
+        interrupts.wrote(*files.values())
 
         from dpbayes.cli import output as printed
 
@@ -233,3 +235,4 @@ def _write(posterior: Any, files: dict[str, Path], ci_prob: float, command: str)
             posterior.report(temporary["report"], ci_prob=ci_prob, command=command)
         if "save" in temporary:
             posterior.save(temporary["save"])
+        interrupts.check()

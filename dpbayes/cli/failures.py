@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from dpbayes.cli import INTERRUPTED
+from dpbayes.cli import interrupts
 from dpbayes.errors import ConvergenceWarning, DPBayesError
 
 __all__ = ["USER_ERROR", "reporting"]
@@ -36,12 +36,13 @@ def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
             warnings.simplefilter("ignore", ConvergenceWarning)
             yield
     except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None  # `main` says so
+        raise typer.Exit(interrupts.INTERRUPTED) from None  # `main` says so
     except BrokenPipeError:
         # The reader of the output is gone (as in "| head"): nobody is left to tell.
         sys.stdout = None
         raise typer.Exit(0) from None
     except (DPBayesError, OSError) as error:
+        interrupts.check()
         if debug:
             raise
         message = " ".join(str(error).split())

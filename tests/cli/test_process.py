@@ -85,3 +85,39 @@ def test_interrupted_while_writing(tmp_path):
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted: nothing was written\n")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    "after", ["raise RuntimeError('a consequence')", "return real(self, path)"]
+)
+def test_interrupt_that_compiled_code_swallows(tmp_path, after):
+    # ctypes prints and drops an exception that leaves a callback, as LLVM's does.
+    swallow = (
+        "import ctypes, os, signal, dpbayes.posterior as p\n"
+        "real = p.Posterior.save\n"
+        "press = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        f"def save(self, path):\n    press()\n    {after}\n"
+        f"p.Posterior.save = save\n{MAIN}"
+    )
+    words = ["fit", str(DATA / "buyers_by_month.toml"), "--draws", "20", "--save", "out.nc"]
+    done = subprocess.run(
+        [sys.executable, "-c", swallow, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted: nothing was written\n")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_interrupted_while_printing_names_the_files(tmp_path):
+    code = (
+        "import dpbayes.cli.output as o, os, signal\n"
+        "o.show = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"{MAIN}"
+    )
+    words = ["fit", str(DATA / "buyers_by_month.toml"), "--draws", "20", "--save", "out.nc"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted: out.nc was written\n")
+    assert os.listdir(tmp_path) == ["out.nc"]
