@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PRIOR_DOMINATED", "Verdict", "judge"]
 
-#: A quantity is prior-dominated when its posterior sd is above this share of its prior sd.
+#: A quantity is prior-dominated when its posterior sd is above this share of its prior sd
+#: and its posterior mean less than one prior sd from its prior mean.
 PRIOR_DOMINATED = 0.7
 
 
@@ -79,7 +80,7 @@ def judge(posterior: Posterior) -> Verdict:
     for quantity in tables.quantities(posterior):
         score = tables.learned(quantity)
         scores[quantity.name] = score
-        if np.isfinite(score) and score < 1.0 - PRIOR_DOMINATED:
+        if np.isfinite(score) and score < 1.0 - PRIOR_DOMINATED and not _moved(quantity):
             names.append(quantity.name)
     diagnostics = {"engine": attrs.get("engine"), "learned": scores}
     for key in ("max_rhat", "min_ess", "divergences"):
@@ -87,6 +88,17 @@ def judge(posterior: Posterior) -> Verdict:
             diagnostics[key] = attrs[key]
     notes = tuple(json.loads(attrs.get("notes", "[]"))) + _notes(posterior)
     return Verdict(not problems, problems, tuple(names), notes, diagnostics)
+
+
+def _moved(quantity: tables.Quantity) -> bool:
+    """Whether the data took the quantity away from where the prior had put it.
+
+    A large cell among many has a share with a small prior sd; its posterior sd can be larger,
+    and yet the data said a lot.
+    """
+    assert quantity.prior is not None
+    distance = np.nanmean(quantity.values) - np.nanmean(quantity.prior)
+    return bool(abs(distance) >= np.nanstd(quantity.prior))
 
 
 def _notes(posterior: Posterior) -> tuple[str, ...]:
