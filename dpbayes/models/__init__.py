@@ -1,0 +1,1 @@
+"""Builders of PyMC models: a release and a prior in, a model out."""

@@ -1,0 +1,336 @@
+"""Sampling of PyMC models through nutpie, and a verdict on the draws.
+
+nutpie checks nothing about its draws: `convergence` does, and every fit carries its result.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from dpbayes.distributions.count_mechanism import CountMechanism
+from dpbayes.errors import ConvergenceWarning, ImpossibleReleaseError
+from dpbayes.kernels import count_draws
+from dpbayes.models import histogram
+from dpbayes.priors import Dirichlet
+from dpbayes.releases import HistogramRelease
+from dpbayes.schema import CHAIN, COUNT, DRAW, POSTERIOR, PROBABILITY, RATE, SAMPLE_STATS, TOTAL
+
+__all__ = ["Convergence", "HistogramDraws", "convergence", "draw_counts", "fit_histogram", "sample"]
+
+MAX_RHAT = 1.01
+MIN_ESS_PER_CHAIN = 100
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Whether a sampler's draws may be trusted.
+
+    Parameters
+    ----------
+    max_rhat : float
+        Largest rank-normalised split R-hat, at `worst_rhat`.
+    min_ess_bulk, min_ess_tail : float
+        Smallest effective sample sizes, at `worst_bulk` and `worst_tail`.
+    divergences : int
+        Divergent transitions after warm-up.
+    worst_rhat, worst_bulk, worst_tail : str
+        Variable and cell.
+    problems : tuple of str
+        One sentence per problem, empty where there is none.
+
+    References
+    ----------
+    Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), Rank-normalization, folding, and
+    localization: an improved R-hat, section 4.
+    """
+
+    max_rhat: float
+    min_ess_bulk: float
+    min_ess_tail: float
+    divergences: int
+    worst_rhat: str
+    worst_bulk: str
+    worst_tail: str
+    problems: tuple[str, ...]
+
+    @property
+    def converged(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+    @property
+    def min_ess(self) -> float:
+        """Smaller of the two effective sample sizes."""
+        return min(self.min_ess_bulk, self.min_ess_tail)
+
+
+@dataclass(frozen=True)
+class HistogramDraws:
+    """Draws of a fitted histogram, chain and draw axes first.
+
+    Parameters
+    ----------
+    posterior : mapping of str to ndarray
+        `probability`, `count`, `total`, and `rate` where it was unknown.
+    sample_stats : Dataset
+        Statistics of the sampler.
+    convergence : Convergence
+        Verdict on the draws.
+    """
+
+    posterior: Mapping[str, np.ndarray]
+    sample_stats: xr.Dataset
+    convergence: Convergence
+
+
+def sample(
+    model: pm.Model,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    random_seed: Any = None,
+    target_accept: float = 0.9,
+    progressbar: bool = True,
+    var_names: Sequence[str] | None = None,
+) -> xr.DataTree:
+    """Sample a model by nutpie's NUTS.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Model without discrete free variables.
+    draws, tune, chains : int
+        Kept draws and warm-up draws per chain, and number of chains.
+    random_seed : int or SeedSequence, optional
+        Source of randomness; the same seed gives the same draws.
+    target_accept : float
+        Target acceptance rate.
+    progressbar : bool
+        Whether to show progress.
+    var_names : sequence of str, optional
+        Variables to keep.
+
+    Returns
+    -------
+    xarray.DataTree
+        With groups posterior, sample_stats, observed_data.
+    """
+    return pm.sample(
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        random_seed=_integer_seed(random_seed),
+        nuts_sampler="nutpie",
+        nuts={"target_accept": target_accept},
+        progressbar=progressbar,
+        quiet=not progressbar,
+        var_names=var_names,
+        model=model,
+    )
+
+
+def _integer_seed(random_seed: Any) -> int:
+    """Seed as the one integer that nutpie takes."""
+    if isinstance(random_seed, np.random.SeedSequence):
+        return int(random_seed.generate_state(1)[0])
+    if random_seed is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return int(random_seed)
+
+
+def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) -> Convergence:
+    """Judge the draws of a sampler.
+
+    Parameters
+    ----------
+    tree : DataTree
+        With groups posterior and, for divergences, sample_stats.
+    var_names : sequence of str, optional
+        Variables to judge; all by default.
+
+    Returns
+    -------
+    Convergence
+        R-hat must be below 1.01, the bulk and tail effective sample sizes at least 100 per
+        chain, and no transition divergent.
+    """
+    posterior = tree[POSTERIOR].to_dataset()
+    if var_names is not None:
+        posterior = posterior[list(var_names)]
+    chains = posterior.sizes[CHAIN]
+    max_rhat, worst_rhat = _extreme(posterior, az.rhat, largest=True)
+    bulk, worst_bulk = _extreme(posterior, lambda x: az.ess(x, method="bulk"), largest=False)
+    tail, worst_tail = _extreme(posterior, lambda x: az.ess(x, method="tail"), largest=False)
+    divergences = 0
+    if SAMPLE_STATS in tree.children and "diverging" in tree[SAMPLE_STATS]:
+        divergences = int(tree[SAMPLE_STATS]["diverging"].sum())
+    needed = MIN_ESS_PER_CHAIN * chains
+    problems = []
+    if chains < 2:
+        problems.append("one chain cannot show whether chains agree: sample at least two")
+    elif not max_rhat < MAX_RHAT:
+        problems.append(
+            f"chains disagree: R-hat of {worst_rhat} is {max_rhat:.3f}, it should be below "
+            f"{MAX_RHAT}; draw more or reparametrise"
+        )
+    for kind, value, worst in (("bulk", bulk, worst_bulk), ("tail", tail, worst_tail)):
+        if not value >= needed:
+            problems.append(
+                f"too few effective draws: the {kind} ESS of {worst} is {value:.0f}, it should be "
+                f"at least {needed}; draw more"
+            )
+    if divergences:
+        problems.append(
+            f"{divergences} divergent transitions: the sampler missed part of the posterior; "
+            "raise target_accept"
+        )
+    return Convergence(
+        max_rhat, bulk, tail, divergences, worst_rhat, worst_bulk, worst_tail, tuple(problems)
+    )
+
+
+def _extreme(posterior: xr.Dataset, statistic: Any, *, largest: bool) -> tuple[float, str]:
+    """Worst value of a statistic over all variables and cells, and where it is.
+
+    Entries that do not vary (a probability that is one by construction) are left out.
+    """
+    worst, name = (-np.inf, "") if largest else (np.inf, "")
+    for variable, array in posterior.items():
+        values = statistic(array.to_dataset(name="x"))["x"]
+        moving = array.max((CHAIN, DRAW)) > array.min((CHAIN, DRAW))
+        flat = np.where(moving.values.ravel(), values.values.ravel(), -np.inf if largest else np.inf)
+        flat = np.where(np.isnan(flat), np.inf if largest else -np.inf, flat)
+        at = int(np.argmax(flat) if largest else np.argmin(flat))
+        if flat[at] > worst if largest else flat[at] < worst:
+            where = np.unravel_index(at, values.shape)
+            labels = [
+                str(values[d].values[i]) if d in values.coords else str(i)
+                for d, i in zip(values.dims, where, strict=True)
+            ]
+            worst, name = float(flat[at]), f"{variable}[{', '.join(labels)}]" if labels else str(variable)
+    return worst, name
+
+
+def fit_histogram(
+    release: HistogramRelease,
+    prior: Dirichlet,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    random_seed: Any = None,
+    target_accept: float = 0.9,
+    progressbar: bool = True,
+) -> HistogramDraws:
+    """Fit a released histogram by NUTS on the likelihood with counts summed out.
+
+    Given each draw of P the true counts are then drawn exactly from their conditional law.
+
+    Parameters
+    ----------
+    release : HistogramRelease
+        What was published.
+    prior : Dirichlet
+        Prior on P.
+    draws, tune, chains, random_seed, target_accept, progressbar
+        As in `sample`.
+
+    Returns
+    -------
+    HistogramDraws
+        Draws and the verdict on them.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the draws cannot be trusted yet.
+    """
+    model = histogram.build(release, prior)
+    seeds = _sequence(random_seed).spawn(2)
+    tree = sample(
+        model,
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        random_seed=seeds[0],
+        target_accept=target_accept,
+        progressbar=progressbar,
+    )
+    found = tree[POSTERIOR].to_dataset()
+    verdict = convergence(tree)
+    if not verdict.converged:
+        warnings.warn("; ".join(verdict.problems), ConvergenceWarning, stacklevel=2)
+    probability = found[PROBABILITY].transpose(CHAIN, DRAW, *release.dims).values
+    rates = probability
+    if release.total is None:
+        rates = found[histogram.INTENSITY].transpose(CHAIN, DRAW, *release.dims).values
+    count = draw_counts(release, rates, np.random.default_rng(seeds[1]))
+    posterior = {
+        PROBABILITY: probability,
+        COUNT: count,
+        TOTAL: count.reshape(*count.shape[:2], -1).sum(axis=-1),
+    }
+    if RATE in found:
+        posterior[RATE] = found[RATE].values
+    return HistogramDraws(posterior, tree[SAMPLE_STATS].to_dataset(), verdict)
+
+
+def _sequence(random_seed: Any) -> np.random.SeedSequence:
+    if isinstance(random_seed, np.random.SeedSequence):
+        return random_seed
+    return np.random.SeedSequence(random_seed)
+
+
+def draw_counts(
+    release: HistogramRelease, rates: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw the true counts given the released values and P.
+
+    Parameters
+    ----------
+    release : HistogramRelease
+        What was published.
+    rates : ndarray, shape (chain, draw, *dims)
+        Probabilities of the cells with a public total, expected counts otherwise.
+    rng : Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of int, shape (chain, draw, *dims)
+        Counts, exactly from their law given P and the release.
+
+    Raises
+    ------
+    ImpossibleReleaseError
+        If no table with the public total could have led to the release.
+    """
+    seen = release.observations()
+    static = CountMechanism.of(release.mechanism)
+    scale = np.broadcast_to(np.asarray(seen.noise.scale, float), (release.size,)).copy()
+    lower, upper = (np.array(x, dtype=float) for x in (seen.bounds.lower, seen.bounds.upper))
+    with np.errstate(divide="ignore"):
+        log_rate = np.log(rates.reshape(-1, release.size))
+    cells = (static.family, lower, upper, scale, static.step or 1.0, np.ascontiguousarray(log_rate))
+    if release.total is None:
+        # Far beyond any count that rates and released values leave plausible.
+        finite = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower, 0.0))
+        reach = np.max(np.abs(finite) + 100.0 * scale) + np.max(rates)
+        counts = count_draws.independent(*cells, float(np.ceil(10.0 * reach + 1000.0)), rng)
+    else:
+        counts = count_draws.with_total(*cells, release.total, rng)
+    if np.any(counts < 0):
+        raise ImpossibleReleaseError(
+            f"no table of counts that sums to the public total {release.total} could have led to "
+            "these values: check total and the mechanism"
+        )
+    return counts.reshape(rates.shape)
