@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dpbayes.version import __version__
+
 # Where each public name lives; it is imported on first use, so that a bare
 # ``import dpbayes`` loads neither PyMC nor Matplotlib.
 _HOME = {
@@ -46,7 +48,6 @@ _MODULES = (
     "releases",
 )
 
-__version__ = "0.1.0"
 __all__ = [
     "Clamp",
     "CustomNoise",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-import dpbayes
 from dpbayes.posterior.posterior import Posterior
 from dpbayes.releases import HistogramRelease
 from dpbayes.schema import (
@@ -35,6 +34,7 @@ from dpbayes.schema import (
     UPPER,
     VALUE,
 )
+from dpbayes.version import __version__
 
 __all__ = ["assemble"]
 
@@ -81,7 +81,7 @@ def assemble(
     tree.attrs = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "dpbayes_version": dpbayes.__version__,
+        "dpbayes_version": __version__,
         **attrs,
     }
     return Posterior(tree, release)
