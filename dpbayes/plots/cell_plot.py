@@ -235,10 +235,16 @@ def _label(
     axis.set_major_formatter(style.percent if estimand == "P" else style.thousands)
     if posterior._support is not None:
         ax.xaxis.set_major_formatter(style.thousands)
-    axis.get_major_locator().set_params(nbins=6)
+    ax.locator_params(axis="x" if sideways else "y", nbins=6)
     colour = COLOURS[estimand]
     what = "P" if estimand == "P" else "True count"
-    naive = {"marker": "o", "ls": "none", "mfc": "white", "mec": COLOURS["naive"], "mew": 1.2}
+    naive: dict[str, Any] = {
+        "marker": "o",
+        "ls": "none",
+        "mfc": "white",
+        "mec": COLOURS["naive"],
+        "mew": 1.2,
+    }
     released = estimand == "table" and isinstance(posterior.release, HistogramRelease)
     handles = [
         Line2D([], [], color=colour, lw=2.2, marker="o", ms=4,
@@ -254,8 +260,8 @@ def _label(
         handles.append(
             Line2D([], [], marker="x", ls="none", color=COLOURS["truth"], ms=5, label="Truth")
         )
-    numeric = posterior._support is not None
-    other = style.value_label(posterior) if numeric else ", ".join(posterior.probability.dims[2:])
+    dims = ", ".join(map(str, posterior.probability.dims[2:]))
+    other = dims if posterior._support is None else style.value_label(posterior)
     return style.finish(
         ax,
         xlabel=values if sideways else other,

@@ -137,7 +137,7 @@ def _bands(ax: Axes, posterior: Posterior, found: PredictiveCheck, ci_prob: floa
     ax.set_ylim(bottom=0.0)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(style.thousands)
-        axis.get_major_locator().set_params(nbins=7)
+    ax.locator_params(nbins=7)
     unit = posterior.release.attrs.get("unit")
     return style.finish(
         ax,

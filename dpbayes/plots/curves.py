@@ -61,9 +61,9 @@ def cdf(
     ax = style.axes_for(ax, FIGURE_SIZE)
     colour = COLOURS[estimand]
     label = f"{_name(estimand)}: {100 * ci_prob:g}% interval at each value"
-    steps = {"step": "post"} if not support.bins else {}
+    steps: dict[str, Any] = {"step": "post"} if not support.bins else {}
     ax.fill_between(at, lower, upper, color=colour, alpha=0.28, lw=0, label=label, **steps)
-    draw = {"drawstyle": "steps-post"} if steps else {}
+    draw: dict[str, Any] = {"drawstyle": "steps-post"} if steps else {}
     ax.plot(at, mean, color=colour, lw=1.6, label="Posterior mean", **draw)
     naive = Estimand("naive", _one_draw(posterior), support).cdf(at).values.reshape(-1)
     if np.isfinite(naive).all():
@@ -73,7 +73,7 @@ def cdf(
     ax.margins(x=0.01)
     ax.yaxis.set_major_formatter(style.percent)
     ax.xaxis.set_major_formatter(style.thousands)
-    ax.xaxis.get_major_locator().set_params(nbins=7)
+    ax.locator_params(axis="x", nbins=7)
     title = posterior.release.attrs.get("title")
     return style.finish(
         ax,
@@ -119,8 +119,9 @@ def density(
     law = _estimand(posterior, estimand)
     ax = style.axes_for(ax, FIGURE_SIZE)
     if support.bins:
-        _density_of_bins(ax, posterior, law, ci_prob)
         edges = posterior._edges
+        assert edges is not None
+        _density_of_bins(ax, posterior, law, ci_prob, edges)
         _draw_truth(ax, truth, np.linspace(edges[0], edges[-1], _POINTS))
         if posterior._atoms.size:
             _stems(ax.twinx(), posterior, law, ci_prob, beside=True)
@@ -129,7 +130,7 @@ def density(
         _draw_truth(ax, truth, posterior._atoms)
     ax.set_ylim(bottom=0.0)
     ax.xaxis.set_major_formatter(style.thousands)
-    ax.xaxis.get_major_locator().set_params(nbins=7)
+    ax.locator_params(axis="x", nbins=7)
     ax.yaxis.set_major_formatter(style.thousands if support.bins else style.percent)
     unit = style.value_label(posterior).removeprefix("Value").strip(" ()") or "unit"
     return style.finish(
@@ -140,8 +141,9 @@ def density(
     )
 
 
-def _density_of_bins(ax: Axes, posterior: Posterior, law: Estimand, ci_prob: float) -> None:
-    edges = posterior._edges
+def _density_of_bins(
+    ax: Axes, posterior: Posterior, law: Estimand, ci_prob: float, edges: np.ndarray
+) -> None:
     colour, bins = COLOURS[law.name], edges.size - 1
     width = np.diff(edges)
     lower, mean, upper = style.interval(_flat(law.weights)[:, :bins] / width, ci_prob)
@@ -161,7 +163,7 @@ def _density_of_bins(ax: Axes, posterior: Posterior, law: Estimand, ci_prob: flo
 def _stems(ax: Axes, posterior: Posterior, law: Estimand, ci_prob: float, beside: bool) -> None:
     """Probabilities of single points, on a scale of their own where there are bins too."""
     atoms = posterior._atoms
-    bins = posterior._support.bins
+    bins = _support(posterior).bins
     weights = _flat(law.weights)[:, bins:]
     naive = posterior.naive_weights.reshape(-1)[bins:]
     lower, mean, upper = style.interval(weights, ci_prob)

@@ -86,7 +86,7 @@ def functional(
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(style.thousands)
-    ax.xaxis.get_major_locator().set_params(nbins=6)
+    ax.locator_params(axis="x", nbins=6)
     name = label or str(getattr(draws, "name", None) or "Value")
     return style.finish(ax, xlabel=name, title=title, grid="x")
 

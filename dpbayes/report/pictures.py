@@ -102,7 +102,7 @@ def _curves(content: Content) -> Iterator[tuple[str, str, str, Callable[[Any], A
     yield (
         "Density of P",
         "Points that carry probability of their own stand as stems on the right-hand scale."
-        if posterior._atoms.size and posterior._support.bins
+        if posterior._atoms.size and posterior._edges is not None
         else "Where values concentrate.",
         "Density of P over its range, with a band of intervals.",
         lambda ax: plots.density(posterior, "P", level, ax=ax),
