@@ -103,7 +103,6 @@ class CountMechanism:
                 hidden = below(value, step.below)
         return pt.switch(hidden, -np.inf, value)
 
-
     def typical(self, value: Any) -> Any:
         """A value that can be published, near a typical count."""
         published = CountMechanism(
@@ -150,4 +149,3 @@ register(DiscreteGaussianQuantile, lambda op: quantile_scalar, lambda op: "", in
 discrete_gaussian_quantile = Elemwise(
     DiscreteGaussianQuantile(upgrade_to_float, name="discrete_gaussian_quantile")
 )
-

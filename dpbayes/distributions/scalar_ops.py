@@ -15,7 +15,10 @@ CACHE_VERSION = 1
 
 
 def register(
-    op_type: type, build: Callable[[Any], Callable[..., Any]], key: Callable[[Any], str], inputs: int
+    op_type: type,
+    build: Callable[[Any], Callable[..., Any]],
+    key: Callable[[Any], str],
+    inputs: int,
 ) -> None:
     """Compile a `ScalarOp` through a function of its static properties.
 

@@ -94,9 +94,7 @@ def _relative_tail(k, sigma):
     third = z * (square - 3.0)
     fifth = z * (square * square - 10.0 * square + 15.0)
     inverse2 = inverse * inverse
-    correction = z / 24.0 - inverse2 * (
-        7.0 * third / 5760.0 - inverse2 * 31.0 * fifth / 967680.0
-    )
+    correction = z / 24.0 - inverse2 * (7.0 * third / 5760.0 - inverse2 * 31.0 * fifth / 967680.0)
     integral = sigma * math.sqrt(0.5 * math.pi) * erfcx(z * SQRT_HALF)
     return math.exp((k - 0.25) * 0.5 * inverse2) * (integral - inverse * correction)
 

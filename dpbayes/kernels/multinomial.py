@@ -283,9 +283,7 @@ def value_and_gradient(family, lower, upper, log_jacobian, scale, step, log_p, n
     tau, cumulants = solve_tilt(family, lower, upper, scale, step, log_p, n)
     if math.isnan(tau):
         return -np.inf
-    value = math.lgamma(n + 1.0) - n * tau + _peaks(
-        family, lower, upper, log_jacobian, scale, step
-    )
+    value = math.lgamma(n + 1.0) - n * tau + _peaks(family, lower, upper, log_jacobian, scale, step)
     for j in range(log_p.size):
         value += cumulants[j, 0]
     threshold = EXACT_VARIANCE if log_p.size > FEW else EXACT_VARIANCE_FEW
@@ -321,9 +319,7 @@ def _exact(family, lower, upper, scale, step, theta, n, gradient):
     masses = np.empty(64 * cells + 64)
     scratch = np.empty(1024)
     for j in range(cells):
-        at, size, _ = tilted_mass(
-            family, lower[j], upper[j], scale[j], step, theta[j], n, scratch
-        )
+        at, size, _ = tilted_mass(family, lower[j], upper[j], scale[j], step, theta[j], n, scratch)
         while size < 0:
             scratch = np.empty(4 * scratch.size)
             at, size, _ = tilted_mass(
