@@ -31,6 +31,8 @@ _HOME = {
     "RecordRelease": "dpbayes.releases",
     "Rescale": "dpbayes.mechanism",
     "Round": "dpbayes.mechanism",
+    "ScaleMixture": "dpbayes.priors",
+    "Smooth": "dpbayes.priors",
     "Suppress": "dpbayes.mechanism",
     "TruncatedDiscreteLaplace": "dpbayes.noise",
     "TruncatedLaplace": "dpbayes.noise",
@@ -66,6 +68,8 @@ __all__ = [
     "RecordRelease",
     "Rescale",
     "Round",
+    "ScaleMixture",
+    "Smooth",
     "Suppress",
     "TruncatedDiscreteLaplace",
     "TruncatedLaplace",
@@ -107,7 +111,7 @@ if TYPE_CHECKING:
         TruncatedLaplace,
     )
     from dpbayes.posterior import Posterior, load
-    from dpbayes.priors import Dirichlet
+    from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
     from dpbayes.releases import HistogramRelease, RecordRelease
 
 

@@ -13,15 +13,16 @@ import numpy as np
 from dpbayes.engines import exact
 from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
 from dpbayes.posterior import Posterior, assemble
-from dpbayes.priors import Dirichlet, Smooth
+from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
 from dpbayes.releases import HistogramRelease, RecordRelease
-from dpbayes.schema import COUNT, PROBABILITY, RATE, TOTAL
+from dpbayes.schema import COUNT, PROBABILITY, RATE, SPIKE, TOTAL
 
 __all__ = ["fit"]
 
 _ENGINES = ("auto", "exact", "nuts")
 #: Prior draws kept for comparison, and the number of cells times draws they may take.
 _PRIOR_DRAWS, _PRIOR_ENTRIES = 1000, 4_000_000
+_TUNE, _TUNE_MIXTURE = 1000, 300
 
 
 def fit(
@@ -33,7 +34,7 @@ def fit(
     engine: str = "auto",
     progressbar: bool = True,
     *,
-    tune: int = 1000,
+    tune: int | None = None,
     target_accept: float = 0.9,
 ) -> Posterior:
     """Draw from the posterior of a release.
@@ -42,9 +43,9 @@ def fit(
     ----------
     release : HistogramRelease or RecordRelease
         What was published, and how.
-    prior : Dirichlet or Smooth, optional
-        Prior on P. By default ``Dirichlet(concentration=1)`` for histograms (with an
-        unknown total the rate is learned) and ``Smooth()`` for records.
+    prior : ScaleMixture, Dirichlet or Smooth, optional
+        Prior on P. By default `ScaleMixture` for histograms, which learns the law of the
+        cells' rates from the table, and `Smooth` for records.
     draws : int
         Draws per chain.
     chains : int
@@ -54,11 +55,14 @@ def fit(
         one seed do not share their random numbers. None: a fresh seed, kept in
         ``posterior.attrs["random_seed"]``.
     engine : {"auto", "exact", "nuts"}
-        "auto" takes the exact engine where there is one (histograms), NUTS otherwise.
+        "auto" takes the exact engine where there is one (histograms), NUTS otherwise. Under
+        a `ScaleMixture` the few weights of the mixture are sampled, the counts drawn exactly
+        given them.
     progressbar : bool
         Show progress on long work.
-    tune : int
-        Warm-up draws per chain (NUTS only).
+    tune : int, optional
+        Warm-up draws per chain, where a sampler runs: by default 1000 for NUTS on a model,
+        300 for the weights of a `ScaleMixture`, whose posterior is whitened beforehand.
     target_accept : float
         Target acceptance rate (NUTS only).
 
@@ -88,22 +92,18 @@ def fit(
     >>> dpb.fit(release, draws=500, random_seed=1, progressbar=False).count.sizes["draw"]
     500
     """
-    draws, chains, tune = (
-        _whole(n, v) for n, v in (("draws", draws), ("chains", chains), ("tune", tune))
-    )
+    draws, chains = _whole("draws", draws), _whole("chains", chains)
+    tune = None if tune is None else _whole("tune", tune)
     if engine not in _ENGINES:
         raise ParameterError(
-            f"engine must be one of {', '.join(_ENGINES)}, got {engine!r}{nearest_name(engine, _ENGINES)}"
+            f"engine must be one of {', '.join(_ENGINES)}, "
+            f"got {engine!r}{nearest_name(engine, _ENGINES)}"
         )
     if not 0 < target_accept < 1:
         raise ParameterError(f"target_accept must be between 0 and 1, got {target_accept}")
     seed = _seed(random_seed)
     if isinstance(release, HistogramRelease):
-        chosen = Dirichlet() if prior is None else prior
-        if not isinstance(chosen, Dirichlet):
-            raise UnsupportedError(f"a histogram takes a Dirichlet prior, got {chosen!r}")
-        chosen.shapes(release.size)
-        run = _histogram_nuts if engine == "nuts" else _histogram_exact
+        chosen, run = _histogram_runner(release, prior, engine)
     elif isinstance(release, RecordRelease):
         chosen = Smooth() if prior is None else prior
         if not isinstance(chosen, Smooth):
@@ -117,11 +117,32 @@ def fit(
         )
     sequence = np.random.SeedSequence([seed, release.digest()])
     settings = {
-        "draws": draws, "chains": chains, "tune": tune, "target_accept": target_accept,
+        "draws": draws, "chains": chains, "target_accept": target_accept,
+        "tune": tune or (_TUNE_MIXTURE if isinstance(chosen, ScaleMixture) else _TUNE),
         "progressbar": progressbar,
     }  # fmt: skip
     attrs = {"random_seed": seed, "prior": repr(chosen)}
     return run(release, chosen, sequence, settings, attrs)
+
+
+def _histogram_runner(
+    release: HistogramRelease, prior: Any, engine: str
+) -> tuple[Any, Callable[..., Posterior]]:
+    """Prior and engine of a histogram."""
+    chosen = ScaleMixture() if prior is None else prior
+    if isinstance(chosen, ScaleMixture):
+        if engine == "nuts":
+            raise UnsupportedError(
+                'engine="nuts" takes a Dirichlet prior; ScaleMixture has an engine of its own: '
+                'use engine="auto"'
+            )
+        return chosen, _histogram_mixture
+    if not isinstance(chosen, Dirichlet):
+        raise UnsupportedError(
+            f"a histogram takes a ScaleMixture or Dirichlet prior, got {chosen!r}"
+        )
+    chosen.shapes(release.size)
+    return chosen, _histogram_nuts if engine == "nuts" else _histogram_exact
 
 
 def _histogram_exact(
@@ -142,16 +163,53 @@ def _histogram_exact(
     return assemble(
         release,
         posterior=posterior,
-        prior=_prior_group(release, prior, rng_prior),
+        prior=_prior_group(
+            release, rng_prior, lambda n, rng: exact.draw_prior(release, prior, n, rng)
+        ),
         attrs={**attrs, "engine": "exact", "log_evidence": drawn.log_evidence},
     )
 
 
+def _histogram_mixture(
+    release: HistogramRelease,
+    prior: ScaleMixture,
+    sequence: np.random.SeedSequence,
+    settings: dict[str, Any],
+    attrs: dict[str, Any],
+) -> Posterior:
+    # Both load ArviZ, which a fit under a Dirichlet prior does without.
+    from dpbayes.engines import mixture
+    from dpbayes.engines.convergence import convergence
+
+    seeds, seed_prior = sequence.spawn(2)
+    with _progress("Drawing counts", release.size, settings["progressbar"]) as advance:
+        drawn = mixture.draw_posterior(
+            release, prior, settings["draws"], settings["chains"], settings["tune"], seeds, advance
+        )
+    rng_prior = np.random.default_rng(seed_prior)
+    arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
+    arrays[SPIKE] = drawn.spike
+    posterior = assemble(
+        release,
+        posterior=arrays,
+        prior=_prior_group(
+            release, rng_prior, lambda n, rng: mixture.draw_prior(release, prior, n, rng)
+        ),
+        attrs={**attrs, "engine": "mixture"},
+    )  # fmt: skip
+    found = convergence(posterior.data, var_names=[COUNT, TOTAL])
+    posterior.data.attrs.update(_diagnostics(found))
+    return posterior
+
+
 def _prior_group(
-    release: HistogramRelease, prior: Dirichlet, rng: np.random.Generator
+    release: HistogramRelease,
+    rng: np.random.Generator,
+    draw: Callable[[int, np.random.Generator], dict[str, np.ndarray]],
 ) -> dict[str, np.ndarray]:
+    """Prior draws as one chain, fewer for large tables."""
     count = int(np.clip(_PRIOR_ENTRIES // release.size, 20, _PRIOR_DRAWS))
-    return {k: v[None] for k, v in exact.draw_prior(release, prior, count, rng).items()}
+    return {k: v[None] for k, v in draw(count, rng).items()}
 
 
 def _histogram_nuts(
@@ -168,7 +226,11 @@ def _histogram_nuts(
     return assemble(
         release,
         posterior=drawn.posterior,
-        prior=_prior_group(release, prior, np.random.default_rng(rng_prior)),
+        prior=_prior_group(
+            release,
+            np.random.default_rng(rng_prior),
+            lambda n, rng: exact.draw_prior(release, prior, n, rng),
+        ),
         attrs={**attrs, "engine": "nuts", **_diagnostics(drawn.convergence)},
         sample_stats=drawn.sample_stats,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from dpbayes.errors import ParameterError
 from dpbayes.noise.base import positive
 
-__all__ = ["Dirichlet", "Smooth"]
+__all__ = ["Dirichlet", "ScaleMixture", "Smooth"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,67 @@ class Dirichlet:
         largest = seen.sum() + 4.0 * np.sqrt(np.sum(spread**2)) + 10.0
         shapes = self.shapes(values.size).sum()
         return shapes / (4.0 * largest), shapes / 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleMixture:
+    r"""Rates of cells from a learned mixture of Gamma scales with a spike at zero.
+
+    λ_j ~ ω_0 δ_0 + Σ_k ω_k Gamma(shape, mean μ_k), with means log-spaced over `means`,
+    ω_0 ~ Beta(1/2, 1/2) and the logs of the other weights a first-order random walk whose
+    scale is learned. Tables with many empty cells, heavy tails, several sizes or one size
+    are all within its reach, because the law of the rates is estimated from the table.
+
+    Parameters
+    ----------
+    means : pair of float, optional
+        Smallest and largest mean of the components (> 0). By default from 0.3 times the
+        noise scale to 1.5 times the largest plausible count.
+    shape : float
+        Shape of each component (> 0): its relative standard deviation is 1/√shape.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
+    """
+
+    means: tuple[float, float] | None = None
+    shape: float = 10.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", float(positive("shape", self.shape)))
+        if self.means is not None:
+            try:
+                low, high = (float(positive("means", end)) for end in self.means)
+            except (TypeError, ValueError) as error:
+                raise ParameterError(
+                    f"means must be a pair of positive numbers, got {self.means!r}"
+                ) from error
+            if low >= high:
+                raise ParameterError(f"means must be (low, high), got ({low:g}, {high:g})")
+            object.__setattr__(self, "means", (low, high))
+
+    def component_means(self, centres: np.ndarray, noise_sd: Any) -> np.ndarray:
+        """Means of the components, spaced so that neighbours overlap.
+
+        Parameters
+        ----------
+        centres : ndarray
+            Counts at which the cells' likelihoods are largest.
+        noise_sd : float or ndarray
+            Standard deviation of the noise in each cell.
+        """
+        if self.means is not None:
+            low, high = self.means
+        else:
+            spread = np.broadcast_to(np.asarray(noise_sd, float), centres.shape)
+            scale = float(np.median(spread)) / np.sqrt(2.0)
+            low = max(0.3 * scale, 0.05)
+            high = max(1.5 * float(np.max(centres + spread)), 4.0 * low)
+        spacing = 1.1 / np.sqrt(self.shape)
+        number = int(np.clip(np.ceil(np.log(high / low) / spacing) + 1, 8, 60))
+        return np.geomspace(low, high, number)
 
 
 @dataclass(frozen=True, kw_only=True)

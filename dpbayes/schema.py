@@ -29,6 +29,7 @@ ATOM_PROBABILITY = "atom_probability"
 ATOM_COUNT = "atom_count"
 RATE = "rate"
 CONCENTRATION = "concentration"
+SPIKE = "spike"
 
 # Variables of the groups observed_data and constant_data.
 RELEASED = "released"

@@ -65,21 +65,31 @@ class Likelihood:
         middle = np.where(np.isinf(middle), 0.0, middle)
         return np.maximum(np.rint(middle), 0.0)
 
+    def gaussian(self, index: int) -> tuple[float, float]:
+        """Centre and variance of the likelihood of one count, taken as Gaussian.
+
+        NaN and infinity where the released value bounds the count on one side only.
+        """
+        low, high = self._bounds.lower[index], self._bounds.upper[index]
+        if not np.isfinite(high - low):
+            return np.nan, np.inf
+        sd = np.broadcast_to(np.asarray(self._noise.sd, float), (self.size,))[index]
+        return 0.5 * (low + high), float(sd**2 + (high - low) ** 2 / 12.0)
+
     def gaussian_update(self, index: int, mean: float, variance: float) -> tuple[float, float]:
         """Combine a Gaussian guess of the count with what was released about it.
 
         Used only to find where the bulk of the mass is, so that a rough answer is enough.
         """
-        low, high = self._bounds.lower[index], self._bounds.upper[index]
-        sd = np.broadcast_to(np.asarray(self._noise.sd, float), (self.size,))[index]
-        if low <= mean <= high and low < high and not np.isfinite(high - low):
-            return mean, variance
-        nearest = (
-            float(np.clip(mean, low, high)) if not np.isfinite(high - low) else 0.5 * (low + high)
-        )
-        width = 0.0 if not np.isfinite(high - low) else (high - low) ** 2 / 12.0
-        noise = sd**2 + width
+        centre, noise = self.gaussian(index)
+        if np.isnan(centre):  # one-sided: nothing to do unless the guess lies outside
+            low, high = self._bounds.lower[index], self._bounds.upper[index]
+            if low <= mean <= high:
+                return mean, variance
+            centre = float(np.clip(mean, low, high))
+            sd = np.broadcast_to(np.asarray(self._noise.sd, float), (self.size,))[index]
+            noise = float(sd**2)
         if noise + variance == 0:
             return mean, 0.0
         gain = variance / (variance + noise)
-        return mean + gain * (nearest - mean), variance * (1.0 - gain)
+        return mean + gain * (centre - mean), variance * (1.0 - gain)

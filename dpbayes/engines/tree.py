@@ -69,6 +69,27 @@ class Structure:
         """Whether nothing but the cells was released."""
         return len(self.groups) == 1 and self.levels[-1][0] is None
 
+    def gaussian_release(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what was released about sums, as Gaussian observations.
+
+        Returns
+        -------
+        parent : ndarray of int
+            Position of each group's parent, -1 for the root.
+        released, variance : ndarray
+            Released total of each group and the variance of its noise; NaN for nothing, or
+            for a value that only bounds the total on one side.
+        """
+        parent = np.full(len(self.groups), -1, dtype=np.int64)
+        released = np.full(len(self.groups), np.nan)
+        variance = np.zeros(len(self.groups))
+        for position, group in enumerate(self.groups):
+            parent[group.children] = position
+            likelihood = self.levels[group.level][0]
+            if likelihood is not None:
+                released[position], variance[position] = likelihood.gaussian(group.index)
+        return parent, released, variance
+
 
 def structure(release: HistogramRelease) -> Structure:
     """Arrange the margins of a release as nested levels.
