@@ -39,6 +39,8 @@ NEWTON_TOLERANCE = 1e-9  # nats left to gain
 GRID_STEP = 0.5  # in log τ
 GRID_DROP = 9.0  # nats below the top at which the grid ends
 GRID_REACH = 5.0  # prior standard deviations of log τ
+INFORMED = 4.0  # information over prior precision from which a direction counts as informed
+MOST_INFORMED = 12
 
 
 @dataclass(frozen=True)
@@ -333,22 +335,28 @@ def _moments(found, height, step):
 class Whitening:
     """Coordinates in which the posterior is close to standard normal for every τ.
 
-    θ = loadings α, and given (τ, η) the prior is α_i ~ N(0, τ²) while the likelihood is
-    nearly Gaussian with diagonal information λ. Then α_i = m_i + s_i ξ_i with
+    θ = loose α + tight β, where the prior of α and β is N(0, τ²) and the information of the
+    release about (α, β) is diagonal at the mode. Directions α are little informed:
+    α_i = s_i (ξ_i + α̂_i/ŝ_i) with s_i = (λ_i + 1/τ²)^(-1/2), a partial non-centring that makes
+    ξ_i the innovation where the release says nothing.
 
-        s_i = (λ_i + 1/τ²)^(-1/2),   m_i = s_i² (shift_i - Σ_a cross_ia (η_a - center_a)),
-
-    is a partial non-centring: ξ_i is the innovation α_i/τ where the release says nothing and
-    the standardised likelihood where it says much, so no scale of τ makes a funnel.
+    Directions β are well informed, but through functionals of P that are not linear in θ: a
+    given mean of P is a curved surface in θ. So β is centred, given everything before it, at
+    the minimum of |target - functionals w|² + |β|²/τ², and scaled by the curvature there
+    (Gauss-Newton), which straightens that surface.
 
     Parameters
     ----------
-    loadings : numpy.ndarray, shape (K, K-1)
-        Maps α to θ.
-    information, shift : numpy.ndarray, shape (K-1,)
-        λ, and λ times the value of α that the likelihood points at.
-    cross : numpy.ndarray, shape (K-1, m)
-        Information between α and η.
+    loose, tight : numpy.ndarray, shapes (K, K-1-r) and (K, r)
+        Map α and β to θ.
+    information, mode, spread : numpy.ndarray, shape (K-1-r,)
+        λ, α̂ and ŝ.
+    tight_mode : numpy.ndarray, shape (r,)
+        Mode of β.
+    functionals : numpy.ndarray, shape (r, K + m)
+        Functionals of the weights that the release determines, in units of their error.
+    target : numpy.ndarray, shape (r,)
+        Their released values.
     center : numpy.ndarray, shape (m,)
         Mode of η.
     factor : numpy.ndarray, shape (m, m)
@@ -357,10 +365,14 @@ class Whitening:
         Approximate posterior of log τ.
     """
 
-    loadings: np.ndarray
+    loose: np.ndarray
+    tight: np.ndarray
     information: np.ndarray
-    shift: np.ndarray
-    cross: np.ndarray
+    mode: np.ndarray
+    spread: np.ndarray
+    tight_mode: np.ndarray
+    functionals: np.ndarray
+    target: np.ndarray
     center: np.ndarray
     factor: np.ndarray
     log_tau_mean: float
@@ -382,26 +394,49 @@ def whiten(model: Likelihood, fit: ScaleFit) -> Whitening:
     Whitening
     """
     law, tau, point = model.law, fit.mode.tau, fit.mode.point
-    u, a = point[: law.rank], point[law.rank :]
-    center = ATOM_MEAN + ATOM_SD * a
-    _, _, expected = model.derivatives(tau * law.root @ u, center)
-    size = law.cells
+    size, u = law.cells, point[: law.rank]
+    center = ATOM_MEAN + ATOM_SD * point[law.rank :]
+    theta = tau * law.root @ u
+    _, _, expected = model.derivatives(theta, center)
     value, rotation = np.linalg.eigh(law.root.T @ expected[:size, :size] @ law.root)
-    information = np.maximum(value, 0.0)
+    information = np.maximum(value, 0.0)  # ascending
     loadings = law.root @ rotation
-    alpha = tau * rotation.T @ u
-    cross = loadings.T @ expected[:size, size:]
+    mode = tau * rotation.T @ u
     precision = information + tau**-2
+    cross = loadings.T @ expected[:size, size:]
     schur = expected[size:, size:] + np.eye(law.atoms) / ATOM_SD**2
     schur -= cross.T @ (cross / precision[:, None])
-    factor = np.linalg.cholesky(np.linalg.inv(schur)) if law.atoms else schur
+    informed = min(int(np.sum(information * tau**2 > INFORMED)), MOST_INFORMED)
+    split = law.rank - informed
+    functionals, target = _functionals(model, theta, center, loadings[:, split:])
     return Whitening(
-        loadings=loadings,
-        information=information,
-        shift=precision * alpha,  # the gradient of the likelihood is alpha/τ² at the mode
-        cross=cross,
+        loose=loadings[:, :split],
+        tight=loadings[:, split:],
+        information=information[:split],
+        mode=mode[:split],
+        spread=precision[:split] ** -0.5,
+        tight_mode=mode[split:],
+        functionals=functionals,
+        target=target,
         center=center,
-        factor=factor,
+        factor=np.linalg.cholesky(np.linalg.inv(schur)) if law.atoms else schur,
         log_tau_mean=fit.mean,
         log_tau_sd=fit.sd,
     )
+
+
+def _functionals(
+    model: Likelihood, theta: np.ndarray, eta: np.ndarray, tight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Functionals of the weights that move with the well-informed directions at the mode.
+
+    In the weights the log likelihood is close to -|R w - c/√(n p)|²/2 with
+    R = diag(√(n/p)) A; the directions pick out orthogonal rows of it.
+    """
+    w = model.law.weights(theta, eta)
+    total, p = model.counts.sum(), model.table @ w
+    root = np.sqrt(total / p)[:, None] * model.table
+    share = special.softmax(theta)
+    moved = root[:, : share.size] @ (w[: share.size, None] * (tight - share @ tight))
+    moved /= np.linalg.norm(moved, axis=0)
+    return moved.T @ root, moved.T @ (model.counts / np.sqrt(total * p))
