@@ -15,7 +15,7 @@ from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
 from dpbayes.posterior import Posterior, assemble
 from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
 from dpbayes.releases import HistogramRelease, RecordRelease
-from dpbayes.schema import COUNT, PROBABILITY, RATE, SPIKE, TOTAL
+from dpbayes.schema import CONCENTRATION, COUNT, PROBABILITY, RATE, SPIKE, TOTAL
 
 __all__ = ["fit"]
 
@@ -141,7 +141,7 @@ def _histogram_runner(
         raise UnsupportedError(
             f"a histogram takes a ScaleMixture or Dirichlet prior, got {chosen!r}"
         )
-    chosen.shapes(release.size)
+    chosen.check_size(release.size)
     return chosen, _histogram_nuts if engine == "nuts" else _histogram_exact
 
 
@@ -159,6 +159,8 @@ def _histogram_exact(
     arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
     if drawn.rate is not None:
         arrays[RATE] = drawn.rate
+    if drawn.concentration is not None:
+        arrays[CONCENTRATION] = drawn.concentration
     posterior = {k: v.reshape(*shape, *v.shape[1:]) for k, v in arrays.items()}
     return assemble(
         release,

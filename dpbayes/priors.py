@@ -10,7 +10,10 @@ import numpy as np
 from dpbayes.errors import ParameterError
 from dpbayes.noise.base import positive
 
-__all__ = ["Dirichlet", "ScaleMixture", "Smooth"]
+#: Range of a learned concentration.
+LEARNED = (0.01, 100.0)
+
+__all__ = ["LEARNED", "Dirichlet", "ScaleMixture", "Smooth"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +25,13 @@ class Dirichlet:
 
     Parameters
     ----------
-    concentration : float or array
-        Shape a_j (> 0) of each cell; a scalar holds for all cells.
+    concentration : float, array or "learned"
+        Shape a_j (> 0) of each cell; a scalar holds for all cells. "learned": one shape for
+        all cells, log-uniform between 0.01 and 100, weighed by its evidence.
     rate : float, optional
-        Rate of the Gamma laws (> 0), in one over a count. None: log-uniform over a range
-        of expected totals that covers everything the release allows (`rate_range`).
+        Rate of the Gamma laws, in one over a count. None: the expected total is
+        log-uniform over a range that covers everything the release allows (`total_range`).
+        0: the improper prior ∝ λ^(a-1), which needs a release that bounds every count.
 
     Raises
     ------
@@ -38,12 +43,19 @@ class Dirichlet:
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        value = positive("concentration", self.concentration)
-        # A tuple keeps the prior hashable and comparable.
-        if np.ndim(value):
-            value = tuple(np.asarray(value, float).reshape(-1).tolist())
+        value = self.concentration
+        if isinstance(value, str):
+            if value != "learned":
+                raise ParameterError(
+                    f"concentration must be a number, an array or 'learned', got {value!r}"
+                )
+        else:
+            value = positive("concentration", value)
+            # A tuple keeps the prior hashable and comparable.
+            if np.ndim(value):
+                value = tuple(np.asarray(value, float).reshape(-1).tolist())
         object.__setattr__(self, "concentration", value)
-        if self.rate is not None:
+        if self.rate is not None and self.rate != 0:
             object.__setattr__(self, "rate", float(positive("rate", self.rate)))
 
     def shapes(self, size: int) -> np.ndarray:
@@ -52,8 +64,10 @@ class Dirichlet:
         Raises
         ------
         ParameterError
-            If the prior has another number of cells.
+            If the prior has another number of cells, or the concentration is learned.
         """
+        if isinstance(self.concentration, str):
+            raise ParameterError("a learned concentration has no fixed shapes")
         array = np.asarray(self.concentration, dtype=float)
         if array.ndim == 0:
             return np.full(size, float(array))
@@ -64,11 +78,16 @@ class Dirichlet:
             )
         return array
 
-    def rate_range(self, values: np.ndarray, noise_sd: Any) -> tuple[float, float]:
-        """Range of the log-uniform law of an unknown rate.
+    def check_size(self, size: int) -> None:
+        """Refuse a prior that was written for another number of cells."""
+        if not isinstance(self.concentration, str):
+            self.shapes(size)
 
-        The expected total Σ concentration / rate runs from half a record to four times the
-        largest total that the released values make plausible.
+    def total_range(self, values: np.ndarray, noise_sd: Any) -> tuple[float, float]:
+        """Range of the log-uniform law of an unknown expected total Σ concentration / rate.
+
+        It runs from half a record to four times the largest total that the released values
+        make plausible.
 
         Parameters
         ----------
@@ -79,9 +98,13 @@ class Dirichlet:
         """
         spread = np.broadcast_to(np.asarray(noise_sd, float), values.shape)
         seen = np.where(np.isnan(values), 0.0, np.maximum(values, 0.0))
-        largest = seen.sum() + 4.0 * np.sqrt(np.sum(spread**2)) + 10.0
-        shapes = self.shapes(values.size).sum()
-        return shapes / (4.0 * largest), shapes / 0.5
+        return 0.5, 4.0 * (float(seen.sum()) + 4.0 * float(np.sqrt(np.sum(spread**2))) + 10.0)
+
+    def rate_range(self, values: np.ndarray, noise_sd: Any) -> tuple[float, float]:
+        """Range of an unknown rate that belongs to `total_range`."""
+        low, high = self.total_range(values, noise_sd)
+        mass = float(self.shapes(values.size).sum())
+        return mass / high, mass / low
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,20 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from dpbayes.engines.grid import adaptive_grid
 from dpbayes.engines.leaves import GammaWeights, leaf_tables
 from dpbayes.engines.likelihood import Likelihood
 from dpbayes.engines.tree import CountTree, Structure, structure
 from dpbayes.errors import ImpossibleReleaseError
 from dpbayes.kernels.leaves import outward_draws
-from dpbayes.priors import Dirichlet
+from dpbayes.priors import LEARNED, Dirichlet
 from dpbayes.releases import HistogramRelease
 
 __all__ = ["ExactDraws", "draw_posterior", "draw_prior", "log_evidence"]
-
-#: Grid points of an unknown rate: a first pass over its range, a second where it matters.
-_COARSE, _FINE = 33, 49
-#: Grid points whose log evidence is this far below the largest are left out.
-_NO_EVIDENCE = 25.0
 
 Progress = Callable[[int], None]
 
@@ -45,6 +41,8 @@ class ExactDraws:
     total : ndarray of int, shape (draws,)
     rate : ndarray, shape (draws,), or None
         Rate of the Gamma laws; None with a public total.
+    concentration : ndarray, shape (draws,), or None
+        Shape of the Gamma laws where it was learned.
     log_evidence : float
         log p(released values | prior); a density where the noise is continuous.
     """
@@ -53,6 +51,7 @@ class ExactDraws:
     count: np.ndarray
     total: np.ndarray
     rate: np.ndarray | None
+    concentration: np.ndarray | None
     log_evidence: float
 
 
@@ -84,28 +83,21 @@ def draw_posterior(
         If no table of counts could have led to the release.
     """
     nest = structure(release)
-    shapes = prior.shapes(release.size)
-    weights = GammaWeights(shapes)
-    if release.total is not None:
-        tree = _public_tree(release.total, nest, shapes, weights)
-        evidence = _public_evidence(tree, shapes)
-        if not np.isfinite(evidence):
-            raise _impossible(release)
-        counts, rate = tree.draw(draws, rng, progress), None
-    else:
-        grid, log_posterior, evidence = _rates(release, prior, nest, shapes, weights)
-        chosen = rng.choice(grid.size, size=draws, p=np.exp(log_posterior))
-        counts = np.empty((draws, release.size), dtype=np.int64)
-        for rows, share in _by_value(chosen, progress):
-            rate_here = grid[chosen[rows[0]]]
-            counts[rows] = _given_rate(nest, weights, rate_here, rows.size, rng, share)
-        rate = grid[chosen]
+    found = _hyperparameters(release, prior, nest)
+    chosen = rng.choice(len(found.points), size=draws, p=found.weights)
+    counts = np.empty((draws, release.size), dtype=np.int64)
+    for rows, share in _by_value(chosen, progress):
+        counts[rows] = found.points[chosen[rows[0]]].draw(nest, rows.size, rng, share)
+    shapes = np.stack([found.points[i].shapes for i in range(len(found.points))])
+    rates = np.array([point.rate for point in found.points], dtype=float)
+    learned = prior.concentration == "learned"
     return ExactDraws(
-        probability=_dirichlet(shapes + counts, rng),
+        probability=_dirichlet(shapes[chosen] + counts, rng),
         count=counts,
         total=counts.sum(axis=1),
-        rate=rate,
-        log_evidence=evidence,
+        rate=None if release.total is not None else rates[chosen],
+        concentration=shapes[chosen, 0] if learned else None,
+        log_evidence=found.log_evidence,
     )
 
 
@@ -121,121 +113,138 @@ def log_evidence(release: HistogramRelease, prior: Dirichlet, method: str = "aut
     method : {"auto", "fft", "direct"}
         How to convolve.
     """
-    nest = structure(release)
-    shapes = prior.shapes(release.size)
-    weights = GammaWeights(shapes)
-    if release.total is None:
-        return _rates(release, prior, nest, shapes, weights, method)[2]
-    return _public_evidence(_public_tree(release.total, nest, shapes, weights, method), shapes)
+    return _hyperparameters(release, prior, structure(release), method).log_evidence
 
 
 def draw_prior(
     release: HistogramRelease, prior: Dirichlet, draws: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Draw probability, count and total from the prior, one row per draw."""
-    shapes = prior.shapes(release.size)
+    """Draw probability, count and total from the prior, one row per draw.
+
+    Under an improper rate only the probabilities are drawn.
+    """
+    size = release.size
+    if prior.concentration == "learned":
+        low, high = np.log(LEARNED)
+        shapes = np.exp(rng.uniform(low, high, (draws, 1))) * np.ones(size)
+    else:
+        shapes = np.broadcast_to(prior.shapes(size), (draws, size))
     if release.total is not None:
-        probability = _dirichlet(np.broadcast_to(shapes, (draws, shapes.size)), rng)
+        probability = _dirichlet(shapes, rng)
         count = rng.multinomial(release.total, probability)
         return {"probability": probability, "count": count, "total": count.sum(axis=1)}
+    if prior.rate == 0:
+        return {"probability": _dirichlet(shapes, rng)}
     if prior.rate is not None:
         rate = np.full(draws, prior.rate)
     else:
-        low, high = _range(release, prior)
-        rate = np.exp(rng.uniform(np.log(low), np.log(high), draws))
-    # The sum of the rates is independent of their shares.
-    probability = _dirichlet(np.broadcast_to(shapes, (draws, shapes.size)), rng)
-    count = rng.poisson(probability * (rng.standard_gamma(shapes.sum(), draws) / rate)[:, None])
+        low, high = np.log(_totals(release, prior))
+        rate = shapes.sum(axis=1) / np.exp(rng.uniform(low, high, draws))
+    intensity = rng.standard_gamma(shapes) / rate[:, None]
+    count = rng.poisson(intensity)
+    total = intensity.sum(axis=1, keepdims=True)
+    probability = np.divide(
+        intensity, total, out=np.full(intensity.shape, 1.0 / size), where=total > 0
+    )
     return {"probability": probability, "count": count, "total": count.sum(axis=1)}
 
 
-# -- public total ----------------------------------------------------------------------
+# -- hyperparameters -------------------------------------------------------------------
 
 
-def _public_tree(
-    total: int, nest: Structure, shapes: np.ndarray, weights: GammaWeights, method: str = "auto"
-) -> CountTree:
-    """Tree of counts given their sum; the prior's own rate would be about A / n."""
-    tilt = float(-np.log1p(shapes.sum() / max(total, 1)))
-    return CountTree(nest, weights, tilt, total, method)
+@dataclass(frozen=True)
+class _Point:
+    """One value of the hyperparameters: shapes of the Gamma laws, and rate or public total."""
 
+    shapes: np.ndarray
+    rate: float
+    total: int | None
 
-def _public_evidence(tree: CountTree, shapes: np.ndarray) -> float:
-    """Divide the root's mass at the total by the prior's."""
-    a, total = shapes.sum(), tree.total
-    norm = special.gammaln(a + total) - special.gammaln(a) - special.gammaln(total + 1.0)
-    return tree.log_root - float(norm)
+    @property
+    def _tilt(self) -> float:
+        if self.total is not None:  # any tilt gives the same posterior: the likely one
+            return float(-np.log1p(self.shapes.sum() / max(self.total, 1)))
+        return float(-np.log1p(self.rate))
 
+    def _tree(self, nest: Structure, method: str) -> CountTree:
+        return CountTree(nest, GammaWeights(self.shapes), self._tilt, self.total, method)
 
-# -- unknown total ---------------------------------------------------------------------
-
-
-def _range(release: HistogramRelease, prior: Dirichlet) -> tuple[float, float]:
-    observations = release.observations()
-    return prior.rate_range(Likelihood(observations).centres(), observations.noise.sd)
-
-
-def _rates(
-    release: HistogramRelease,
-    prior: Dirichlet,
-    nest: Structure,
-    shapes: np.ndarray,
-    weights: GammaWeights,
-    method: str = "auto",
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Grid of rates, their log posterior weights and the log evidence."""
-
-    def evidence(rate: float) -> float:
-        tilt = -float(np.log1p(rate))
-        log_norm = shapes.sum() * (np.log(rate) - np.log1p(rate))  # (1 - t)^A
+    def log_evidence(self, nest: Structure, method: str) -> float:
+        """Log evidence given the hyperparameters; -inf where the release is impossible."""
+        mass = self.shapes.sum()
+        if self.total is not None:
+            n = self.total
+            norm = special.gammaln(mass + n) - special.gammaln(mass) - special.gammaln(n + 1.0)
+            return self._tree(nest, method).log_root - float(norm)
+        # (1 - t)^A; an improper prior has no normalisation, and evidence up to a constant.
+        log_norm = mass * (np.log(self.rate) - np.log1p(self.rate)) if self.rate > 0 else 0.0
         if nest.flat:
-            return float(leaf_tables(weights, nest.cells, tilt, None).log_mass.sum() + log_norm)
-        return CountTree(nest, weights, tilt, None, method).log_root + float(log_norm)
+            tables = leaf_tables(GammaWeights(self.shapes), nest.cells, self._tilt, None)
+            return float(tables.log_mass.sum() + log_norm)
+        return self._tree(nest, method).log_root + float(log_norm)
 
-    if prior.rate is not None:
-        value = evidence(prior.rate)
+    def draw(
+        self, nest: Structure, draws: int, rng: np.random.Generator, progress: Progress
+    ) -> np.ndarray:
+        """Draw counts; with nothing known of sums every cell is on its own."""
+        if self.total is not None or not nest.flat:
+            return self._tree(nest, "auto").draw(draws, rng, progress)
+        tables = leaf_tables(GammaWeights(self.shapes), nest.cells, self._tilt, None)
+        counts = np.empty((nest.cells.size, draws), dtype=np.int64)
+        for j, table in enumerate(tables.tables):
+            uniforms = rng.random(draws)
+            outward_draws(table, tables.first[j], int(tables.mean[j]), uniforms, counts[j])
+        progress(nest.cells.size)
+        return np.ascontiguousarray(counts.T)
+
+
+@dataclass(frozen=True)
+class _Hyperparameters:
+    """Discrete posterior of the hyperparameters, and the evidence summed over them."""
+
+    points: list[_Point]
+    weights: np.ndarray
+    log_evidence: float
+
+
+def _hyperparameters(
+    release: HistogramRelease, prior: Dirichlet, nest: Structure, method: str = "auto"
+) -> _Hyperparameters:
+    """Weigh the hyperparameters by their evidence; those that are given have weight 1."""
+    size, total = release.size, release.total
+    learned = prior.concentration == "learned"
+    open_rate = total is None and prior.rate is None
+
+    def point(x: np.ndarray) -> _Point:
+        shapes = np.full(size, np.exp(x[0])) if learned else prior.shapes(size)
+        if open_rate:
+            return _Point(shapes, float(shapes.sum() / np.exp(x[-1])), total)
+        return _Point(shapes, prior.rate or 0.0, total)
+
+    def evidence(x: np.ndarray) -> float:
+        return point(x).log_evidence(nest, method)
+
+    box = [tuple(np.log(LEARNED))] * learned
+    box += [tuple(np.log(_totals(release, prior)))] * open_rate
+    if not box:
+        only = point(np.empty(0))
+        value = only.log_evidence(nest, method)
         if not np.isfinite(value):
             raise _impossible(release)
-        return np.array([prior.rate]), np.zeros(1), value
-    low, high = np.log(_range(release, prior))
-    grid = np.linspace(low, high, _COARSE)
-    logs = np.array([evidence(np.exp(x)) for x in grid])
-    if not np.isfinite(logs.max()):
+        return _Hyperparameters([only], np.ones(1), value)
+    grid = adaptive_grid(evidence, box)
+    if not np.isfinite(grid.log_integral):
         raise _impossible(release)
-    while True:
-        keep = np.flatnonzero(logs > logs.max() - _NO_EVIDENCE)
-        left, right = max(keep[0] - 1, 0), min(keep[-1] + 1, grid.size - 1)
-        if right - left >= 0.6 * (grid.size - 1) and grid.size >= _FINE:
-            break
-        grid = np.linspace(grid[left], grid[right], _FINE)
-        logs = np.array([evidence(np.exp(x)) for x in grid])
-    # Trapezoid over log rate, under a uniform law on [low, high].
-    cell = np.full(grid.size, grid[1] - grid[0])
-    cell[[0, -1]] *= 0.5
-    log_posterior = logs + np.log(cell)
-    total = float(special.logsumexp(log_posterior) - np.log(high - low))
-    return np.exp(grid), log_posterior - special.logsumexp(log_posterior), total
+    keep = grid.weights > 1e-12
+    points = [point(x) for x in grid.points[keep]]
+    weights = grid.weights[keep] / grid.weights[keep].sum()
+    return _Hyperparameters(points, weights, grid.log_integral)
 
 
-def _given_rate(
-    nest: Structure,
-    weights: GammaWeights,
-    rate: float,
-    draws: int,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> np.ndarray:
-    """Draw counts of an unknown total given the rate; cells are independent without margins."""
-    tilt = -float(np.log1p(rate))
-    if not nest.flat:
-        return CountTree(nest, weights, tilt, None).draw(draws, rng, progress)
-    tables = leaf_tables(weights, nest.cells, tilt, None)
-    counts = np.empty((nest.cells.size, draws), dtype=np.int64)
-    for j, table in enumerate(tables.tables):
-        uniforms = rng.random(draws)
-        outward_draws(table, tables.first[j], int(tables.mean[j]), uniforms, counts[j])
-    progress(nest.cells.size)
-    return np.ascontiguousarray(counts.T)
+def _totals(release: HistogramRelease, prior: Dirichlet) -> tuple[float, float]:
+    """Range of the log-uniform law of an expected total."""
+    observations = release.observations()
+    return prior.total_range(Likelihood(observations).centres(), observations.noise.sd)
 
 
 def _by_value(chosen: np.ndarray, progress: Progress) -> Iterator[tuple[np.ndarray, Progress]]:
