@@ -213,6 +213,10 @@ class Posterior:
         """Plot the posterior of a functional (see `dpbayes.plots.functional`)."""
         return importlib.import_module("dpbayes.plots").functional(draws, **options)
 
+    def plot_predictive(self, rng: Any = None, **options: Any) -> Any:
+        """Plot the predictive check of the release (see `dpbayes.plots.predictive`)."""
+        return importlib.import_module("dpbayes.plots").predictive(self, rng, **options)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Posterior):
             return NotImplemented

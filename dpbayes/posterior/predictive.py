@@ -66,6 +66,11 @@ class PredictiveCheck:
     upper: np.ndarray | None = None
 
     @property
+    def resolves(self) -> bool:
+        """Whether there are enough replicates for `outside` to mark anything."""
+        return self.replicated.shape[0] >= 40 * self.pit.size
+
+    @property
     def outside(self) -> np.ndarray:
         """Mask of values that are implausible even as the most extreme of them all.
 

@@ -230,7 +230,7 @@ class Content:
         if self.check.p_value < SUSPICIOUS:
             found.append(
                 "The released values do not look like values that the fitted model would release "
-                f"(p = {self.check.p_value:.3g}): check the mechanism, the total and the bounds."
+                f"(p = {self.check.p_value:.3g}): check the mechanism, total, bounds and prior."
             )
         low = self.check.sum_above < SUSPICIOUS / 2
         if low or self.check.sum_below > 1 - SUSPICIOUS / 2:

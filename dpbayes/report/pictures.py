@@ -141,8 +141,9 @@ def _main_functional(content: Content) -> tuple[str, str, str, Callable[[Any], A
 def _check(content: Content) -> tuple[str, str, str, Callable[[Any], Any], Any]:
     posterior, found = content.posterior, content.check
     marked = int(found.outside.sum())
-    verdict = "none stands out" if not marked else f"{marked} stand out"
-    p_value = f"p = {found.p_value:.2f}" if found.p_value >= 0.01 else "p < 0.01"
+    verdict = f"p = {found.p_value:.2f}" if found.p_value >= 0.01 else "p < 0.01"
+    if marked or found.resolves:
+        verdict += f"; {f'{marked} stand' if marked > 1 else f'{marked or "none"} stands'} out"
     caption = (
         "Positions of the released values among values that the fitted model would release, from "
         "0 (below all) to 1 (above all). Points crowd the middle, as the model was fitted to them."
@@ -152,8 +153,8 @@ def _check(content: Content) -> tuple[str, str, str, Callable[[Any], Any], Any]:
     size = _cell_size(content) if content.histogram else (WIDTH, 3.3)
     return (
         "Does the model explain the release?",
-        f"{caption} Overall {p_value}; {verdict}.",
-        f"Posterior predictive check: {verdict} of {found.pit.size}, {p_value}.",
+        f"{caption} Overall {verdict}.",
+        f"Posterior predictive check of {found.pit.size} cells: {verdict}.",
         lambda ax: plots.predictive(posterior, ci_prob=content.ci_prob, ax=ax, checked=found),
         (size[0], 3.3) if content.numeric else size,
     )

@@ -5,6 +5,8 @@ from matplotlib.figure import Figure
 import dpbayes as dpb
 from dpbayes.posterior import assemble
 
+FLAT = dpb.Dirichlet(concentration=1.0)
+
 
 @pytest.fixture
 def ax():
@@ -22,7 +24,7 @@ def numeric():
         total=150,
         attrs={"title": "Spend ($ a month, $ a year)", "unit": "customers"},
     )
-    return dpb.fit(release, draws=250, random_seed=1, progressbar=False)
+    return dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +37,7 @@ def labelled():
         coords={"page": ["home", "a" * 50, "cart", "end"]},
         attrs={"unit": "visits"},
     )
-    return dpb.fit(release, draws=250, random_seed=1, progressbar=False)
+    return dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +48,7 @@ def wide():
     values = rng.poisson(20, (8, 10)) + law.rvs((8, 10), rng)
     coords = {"region": [f"region {i}" for i in range(8)], "week": list(range(10))}
     release = dpb.HistogramRelease(values, mechanism=law, coords=coords)
-    return dpb.fit(release, draws=250, random_seed=1, progressbar=False)
+    return dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
 
 
 def _records(weights, *, edges, atoms, support="continuous", n=4000):

@@ -7,6 +7,8 @@ from dpbayes import plots
 from dpbayes.errors import ParameterError
 from dpbayes.plots.style import shorten
 
+FLAT = dpb.Dirichlet(concentration=1.0)
+
 
 def points(ax, marker):
     """Coordinates of all markers of one kind."""
@@ -110,7 +112,7 @@ def test_wrong_options_are_refused(labelled, ax, options, message):
 def test_single_cell_and_empty_release(ax):
     mechanism = dpb.Mechanism(dpb.DiscreteLaplace(scale=5), steps=[dpb.Clamp(lower=0)])
     release = dpb.HistogramRelease([0], mechanism=mechanism)
-    posterior = dpb.fit(release, draws=50, random_seed=1, progressbar=False)
+    posterior = dpb.fit(release, FLAT, draws=50, random_seed=1, progressbar=False)
     plots.cells(posterior, "P", ax=ax)
     # With nothing released above zero there is no naive share to draw.
     assert np.isnan(points(ax, "o")[1]).any()

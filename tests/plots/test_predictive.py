@@ -9,7 +9,8 @@ from dpbayes.posterior.predictive import check
 
 def test_positions_of_released_values(labelled, ax):
     found = check(labelled, rng=1)
-    plots.predictive(labelled, ax=ax, checked=found)
+    assert found.resolves
+    assert labelled.plot_predictive(ax=ax, checked=found) is ax
     ranges = np.array(ax.collections[0].get_segments())
     assert ranges[:, 0, 0] == pytest.approx(found.below)
     assert ranges[:, 1, 0] == pytest.approx(found.above)
@@ -43,6 +44,7 @@ def test_records_stand_beside_the_band_of_replicates(records, ax):
 
 def test_integer_records_are_checked_too(integers):
     found = check(integers, rng=1, replicates=100)
+    assert not found.resolves
     assert found.replicated.shape == (100, found.observed.size)
     assert found.p_value > 0.01
 

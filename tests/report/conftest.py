@@ -4,11 +4,13 @@ import pytest
 import dpbayes as dpb
 from dpbayes.posterior import assemble
 
+FLAT = dpb.Dirichlet(concentration=1.0)
+
 EVIL = '<script>alert("x")</script>'
 
 
 def fit(release):
-    return dpb.fit(release, draws=250, random_seed=1, progressbar=False)
+    return dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ import dpbayes as dpb
 from dpbayes.errors import ParameterError
 from dpbayes.report import pictures, render, write
 
+FLAT = dpb.Dirichlet(concentration=1.0)
+
 VOID = ("meta", "link", "img", "br")
 
 
@@ -167,7 +169,7 @@ def test_verdict_is_visible(make_records, attrs, code, label):
 def test_prior_dominated_rows_are_flagged():
     mechanism = dpb.Mechanism(dpb.DiscreteLaplace(scale=50), steps=[dpb.Clamp(lower=0)])
     release = dpb.HistogramRelease([0, 0, 3], mechanism=mechanism, total=20)
-    posterior = dpb.fit(release, draws=250, random_seed=1, progressbar=False)
+    posterior = dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
     assert posterior.verdict().prior_dominated
     html = render(posterior)
     assert 'class="status caution"' in html
@@ -195,7 +197,7 @@ def test_records_report(make_records):
 def test_a_rescaled_release_shows_naive_counts_too():
     mechanism = dpb.Mechanism(dpb.DiscreteLaplace(scale=2), steps=[dpb.Rescale(10.0)])
     release = dpb.HistogramRelease([200, 50], mechanism=mechanism, coords={"arm": ["a", "b"]})
-    posterior = dpb.fit(release, draws=250, random_seed=1, progressbar=False)
+    posterior = dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
     page = Page(render(posterior))
     assert "Naive count" in page.text
     assert "20.0" in page.text
@@ -213,7 +215,7 @@ def test_long_tables_scroll_and_stay_small():
     rng = np.random.default_rng(1)
     law = dpb.DiscreteLaplace(scale=5)
     release = dpb.HistogramRelease(rng.poisson(30, 200) + law.rvs(200, rng), mechanism=law)
-    html = render(dpb.fit(release, draws=100, random_seed=1, progressbar=False))
+    html = render(dpb.fit(release, FLAT, draws=100, random_seed=1, progressbar=False))
     assert 'class="scroll tall"' in html
     assert len(html.encode()) < 1_000_000
 
