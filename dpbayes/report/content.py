@@ -372,7 +372,7 @@ class Content:
         sizes = self.posterior.total.sizes
         engine = attrs.get("engine")
         packages = ["numpy", "scipy", "xarray"]
-        packages += ["pymc", "nutpie"] if engine == "nuts" else []
+        packages += {"nuts": ["pymc", "nutpie"], "mixture": ["nutpie"]}.get(str(engine), [])
         rows = [
             ("Command", self.command or "posterior.report(...), called from Python"),
             ("Date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
