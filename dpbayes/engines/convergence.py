@@ -122,11 +122,14 @@ def _extreme(posterior: xr.Dataset, statistic: Any, *, largest: bool) -> tuple[f
     """
     worst, name = (-np.inf, "") if largest else (np.inf, "")
     for variable, array in posterior.items():
-        values = statistic(array.to_dataset(name="x"))["x"]
-        moving = array.max((CHAIN, DRAW)) > array.min((CHAIN, DRAW))
-        flat = np.where(
-            moving.values.ravel(), values.values.ravel(), -np.inf if largest else np.inf
-        )
+        moving = (array.max((CHAIN, DRAW)) > array.min((CHAIN, DRAW))).values
+        if not moving.any():
+            continue
+        # Constant entries are 0/0 to the statistics: they are replaced, then left out.
+        filler = xr.zeros_like(array, dtype=float)
+        filler[{DRAW: slice(None, None, 2)}] = 1.0
+        values = statistic(array.where(moving, filler).to_dataset(name="x"))["x"]
+        flat = np.where(moving.ravel(), values.values.ravel(), -np.inf if largest else np.inf)
         flat = np.where(np.isnan(flat), np.inf if largest else -np.inf, flat)
         at = int(np.argmax(flat) if largest else np.argmin(flat))
         if flat[at] > worst if largest else flat[at] < worst:

@@ -112,8 +112,16 @@ def log_evidence(release: HistogramRelease, prior: Dirichlet, method: str = "aut
         Prior of the Gamma rates.
     method : {"auto", "fft", "direct"}
         How to convolve.
+
+    Returns
+    -------
+    float
+        -inf where no table of counts could have led to the release.
     """
-    return _hyperparameters(release, prior, structure(release), method).log_evidence
+    try:
+        return _hyperparameters(release, prior, structure(release), method).log_evidence
+    except ImpossibleReleaseError:
+        return -np.inf
 
 
 def draw_prior(

@@ -13,9 +13,10 @@ __all__ = ["Grid", "adaptive_grid"]
 
 #: Points whose log evidence is this far below the largest do not matter.
 _NO_EVIDENCE = 25.0
-#: Largest accepted change of the log integral when every second point is left out.
-_TOLERANCE = 2e-3
-_START, _FINEST = 17, 129
+#: Largest accepted change of the log integral when every second point is left out, and the
+#: finest grid, by the number of hyperparameters.
+_TOLERANCE = {1: 1e-4, 2: 2e-3}
+_START, _FINEST = 17, {1: 257, 2: 65}
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def adaptive_grid(
             continue
         full = _log_trapezoid(values, axes)
         error = abs(full - _log_trapezoid(*_every_second(values, axes)))
-        if error <= _TOLERANCE or 2 * size - 1 > (_FINEST if len(axes) == 1 else _FINEST // 2):
+        if error <= _TOLERANCE[len(axes)] or 2 * size - 1 > _FINEST[len(axes)]:
             break
         size = 2 * size - 1
     log_volume = float(np.sum(np.log(np.diff(np.array(box, dtype=float), axis=1))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dpbayes.kernels import leaves as kernel
@@ -9,7 +11,7 @@ from dpbayes.mechanism import Preimage, bounds_log_likelihood
 from dpbayes.noise import NoiseLaw
 from dpbayes.releases import Observations
 
-__all__ = ["Likelihood"]
+__all__ = ["JointLikelihood", "Likelihood"]
 
 
 class Likelihood:
@@ -93,3 +95,50 @@ class Likelihood:
             return mean, 0.0
         gain = variance / (variance + noise)
         return mean + gain * (centre - mean), variance * (1.0 - gain)
+
+
+class JointLikelihood:
+    """Likelihood of counts that were released several times, each time on its own.
+
+    Parameters
+    ----------
+    parts : sequence of Likelihood
+        One for each release.
+    """
+
+    def __init__(self, parts: Sequence[Likelihood]) -> None:
+        self._parts = list(parts)
+        self.size = self._parts[0].size
+
+    def __call__(self, cells: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Log likelihood of pairs of cells and counts, summed over the releases."""
+        return np.sum([part(cells, counts) for part in self._parts], axis=0)
+
+    def centres(self) -> np.ndarray:
+        """Count at which the joint likelihood is about largest."""
+        moments = np.array([[part.gaussian(j) for j in range(self.size)] for part in self._parts])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            precision = np.where(np.isnan(moments[..., 0]), 0.0, 1.0 / moments[..., 1])
+            exact = np.isinf(precision)
+            precision = np.where(exact.any(axis=0), exact, precision)
+            mean = np.nansum(precision * moments[..., 0], axis=0) / precision.sum(axis=0)
+        alone = np.max([part.centres() for part in self._parts], axis=0)
+        return np.where(np.isnan(mean), alone, np.maximum(np.rint(mean), 0.0))
+
+    def gaussian(self, index: int) -> tuple[float, float]:
+        """Centre and variance of the likelihood of one count, taken as Gaussian."""
+        found = [part.gaussian(index) for part in self._parts]
+        found = [(c, v) for c, v in found if not np.isnan(c)]
+        if not found:
+            return np.nan, np.inf
+        sharp = [c for c, v in found if v == 0]
+        if sharp:
+            return sharp[0], 0.0
+        precision = sum(1.0 / v for _, v in found)
+        return sum(c / v for c, v in found) / precision, 1.0 / precision
+
+    def gaussian_update(self, index: int, mean: float, variance: float) -> tuple[float, float]:
+        """Combine a Gaussian guess of the count with all that was released about it."""
+        for part in self._parts:
+            mean, variance = part.gaussian_update(index, mean, variance)
+        return mean, variance

@@ -11,19 +11,21 @@ it a margin many standard deviations from the sum of its cells would be rounding
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpbayes.engines.leaves import LogWeight, leaf_tables
-from dpbayes.engines.likelihood import Likelihood
+from dpbayes.engines.likelihood import JointLikelihood, Likelihood
 from dpbayes.engines.tables import Bundle, Table
 from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
-from dpbayes.releases import HistogramRelease
+from dpbayes.releases import HistogramRelease, Margin
 from dpbayes.releases.margins import is_nested
 
 __all__ = ["CountTree", "Structure", "structure"]
+
+AnyLikelihood = Likelihood | JointLikelihood
 
 #: A group's tilt is good enough when its mean is this many sds from its target.
 _NEAR = 1.0
@@ -61,8 +63,8 @@ class Structure:
 
     groups: list[_Group]
     leaf_group: np.ndarray
-    cells: Likelihood
-    levels: list[tuple[Likelihood | None, Callable[[int], str]]]
+    cells: AnyLikelihood
+    levels: list[tuple[AnyLikelihood | None, Callable[[int], str]]]
 
     @property
     def flat(self) -> bool:
@@ -99,15 +101,19 @@ def structure(release: HistogramRelease) -> Structure:
     UnsupportedError
         If the margins are not nested.
     """
-    margins = sorted(release.margins, key=lambda m: (-m.size, m.by == ()))
+    sources = (release, *release.repeats)
+    by_name: dict[tuple[str, ...], list[Margin]] = {}
+    for margin in (m for source in sources for m in source.margins):
+        by_name.setdefault(margin.by, []).append(margin)
+    margins = sorted((m[0] for m in by_name.values()), key=lambda m: (-m.size, m.by == ()))
     for fine, coarse in itertools.pairwise(margins):
         if not is_nested(fine.groups, coarse.groups):
             raise UnsupportedError(
                 f"the margins by={fine.by} and by={coarse.by} are not nested: "
                 "exact draws need every group of one within one group of the other"
             )
-    levels: list[tuple[Likelihood | None, Callable[[int], str]]] = [
-        (Likelihood(m.observations()), m.label) for m in margins
+    levels: list[tuple[AnyLikelihood | None, Callable[[int], str]]] = [
+        (_joint(by_name[m.by]), m.label) for m in margins
     ]
     partitions = [m.groups for m in margins]
     if not margins or margins[-1].size > 1:
@@ -128,7 +134,13 @@ def structure(release: HistogramRelease) -> Structure:
         if below is None:
             leaf_group = position
         below = position
-    return Structure(groups, leaf_group, Likelihood(release.observations()), levels)
+    return Structure(groups, leaf_group, _joint(sources), levels)
+
+
+def _joint(sources: Sequence[HistogramRelease | Margin]) -> AnyLikelihood:
+    """Likelihood of all that was released about the same counts."""
+    parts = [Likelihood(source.observations()) for source in sources]
+    return parts[0] if len(parts) == 1 else JointLikelihood(parts)
 
 
 class CountTree:

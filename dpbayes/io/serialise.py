@@ -13,7 +13,7 @@ from dpbayes.errors import ReleaseFileError, UnsupportedError
 from dpbayes.io.mechanism_table import STEPS
 from dpbayes.mechanism import Mechanism
 from dpbayes.noise import CustomNoise, NoiseLaw
-from dpbayes.releases import HistogramRelease, RecordRelease
+from dpbayes.releases import HistogramRelease, Margin, RecordRelease
 
 __all__ = ["mechanism_from_dict", "mechanism_to_dict", "release_from_dict", "release_to_dict"]
 
@@ -100,6 +100,10 @@ def release_to_dict(
     stored: dict[str, Any] = {"kind": "histogram", "total": release.total, **common}
     if values:
         stored["values"] = _plain(release.values.values)
+    if release.margins:
+        stored["margins"] = [_margin_to_dict(margin) for margin in release.margins]
+    if release.repeats:
+        stored["repeats"] = [release_to_dict(other) for other in release.repeats]
     if release.edges is not None:
         return stored | {"edges": _plain(release.edges)}
     coords = {
@@ -136,10 +140,38 @@ def release_from_dict(
             )
         common["total"] = stored["total"]
         if "edges" in stored:
-            return HistogramRelease(array, edges=_unplain(stored["edges"]), **common)
-        coords = {k: (c["dims"], _unlabels(c["labels"])) for k, c in stored["coords"].items()}
-        labelled = xr.DataArray(array, dims=stored["dims"], coords=coords, name="released")
-        return HistogramRelease(labelled, **common)
+            release = HistogramRelease(array, edges=_unplain(stored["edges"]), **common)
+        else:
+            coords = {k: (c["dims"], _unlabels(c["labels"])) for k, c in stored["coords"].items()}
+            labelled = xr.DataArray(array, dims=stored["dims"], coords=coords, name="released")
+            release = HistogramRelease(labelled, **common)
+        for margin in stored.get("margins", ()):
+            release = _with_stored_margin(release, margin)
+        for other in stored.get("repeats", ()):
+            release = release.with_repeat(release_from_dict(other))
+        return release
+
+
+def _margin_to_dict(margin: Margin) -> dict[str, Any]:
+    return {
+        "by": list(margin.by),
+        "values": _plain(margin.values.values),
+        "published": margin.published.tolist(),
+        "mechanism": mechanism_to_dict(margin.mechanism),
+    }
+
+
+def _with_stored_margin(release: HistogramRelease, stored: Mapping[str, Any]) -> HistogramRelease:
+    values: Any = _unplain(stored["values"])
+    if not all(stored["published"]):  # groups left out are told by a mapping
+        labels = release.group_labels(stored["by"][0])
+        values = {
+            label: value
+            for label, value, known in zip(labels, values, stored["published"], strict=True)
+            if known
+        }
+    mechanism = mechanism_from_dict(stored["mechanism"])
+    return release.with_margin(values, by=tuple(stored["by"]), mechanism=mechanism)
 
 
 class _Described:

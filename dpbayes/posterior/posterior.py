@@ -89,6 +89,19 @@ class Posterior:
         """True number of records, over chain and draw."""
         return self._variable(TOTAL)
 
+    def margin(self, by: str | tuple[str, ...]) -> xr.DataArray:
+        """Return the true totals of groups of cells, over chain, draw and the groups.
+
+        Parameters
+        ----------
+        by : str or tuple of str
+            Dims or grouping coordinates of the release; ``()`` is the total.
+        """
+        names = (by,) if isinstance(by, str) else tuple(by)
+        if not names:
+            return self.total
+        return tables.group_totals(self, names)
+
     @property
     def attrs(self) -> Mapping[str, Any]:
         """How the posterior was made: engine, seed, log evidence, versions."""

@@ -11,7 +11,7 @@ import xarray as xr
 
 from dpbayes.errors import ReleaseFileError
 from dpbayes.io.atomic import atomic_path
-from dpbayes.schema import FORMAT, FORMAT_VERSION
+from dpbayes.schema import FORMAT, FORMAT_VERSION, OBSERVED, RELEASED
 
 if TYPE_CHECKING:
     from dpbayes.posterior.posterior import Posterior
@@ -26,7 +26,10 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     from dpbayes.io.serialise import release_to_dict
 
     tree = posterior.data.copy()
-    tree.attrs = {**posterior.data.attrs, _RELEASE: json.dumps(release_to_dict(posterior.release))}
+    tree.attrs = {
+        **posterior.data.attrs,
+        _RELEASE: json.dumps(release_to_dict(posterior.release, values=False)),
+    }
     with atomic_path(path) as temporary:
         tree.to_netcdf(temporary, engine="h5netcdf")
 
@@ -66,5 +69,6 @@ def load(path: str | os.PathLike[str]) -> Posterior:
         )
     if _RELEASE not in tree.attrs:
         raise ReleaseFileError(f"{where} lacks the release: was it written by Posterior.save?")
-    release = release_from_dict(json.loads(tree.attrs.pop(_RELEASE)))
+    values = tree[OBSERVED][RELEASED].values
+    release = release_from_dict(json.loads(tree.attrs.pop(_RELEASE)), values)
     return Posterior(tree, release)

@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from dpbayes.errors import ParameterError
 from dpbayes.posterior.estimand import Estimand
 from dpbayes.posterior.naive import naive_counts
 from dpbayes.releases import HistogramRelease
-from dpbayes.schema import ATOM_COUNT, ATOM_PROBABILITY, COUNT, POSTERIOR, PRIOR, PROBABILITY, TOTAL
+from dpbayes.releases.margins import group_sums, partition
+from dpbayes.schema import (
+    ATOM_COUNT,
+    ATOM_PROBABILITY,
+    CHAIN,
+    COUNT,
+    DRAW,
+    POSTERIOR,
+    PRIOR,
+    PROBABILITY,
+    TOTAL,
+)
 
 if TYPE_CHECKING:
     from dpbayes.posterior.posterior import Posterior
@@ -73,6 +85,7 @@ def noise_share(values: np.ndarray, partner: np.ndarray | None) -> float:
 def quantities(posterior: Posterior) -> Iterator[Quantity]:
     """Walk through all scalar quantities that a summary shows."""
     yield from _counts(posterior)
+    yield from _margins(posterior)
     yield from _probabilities(posterior)
     if posterior._support is not None:
         yield from _functionals(posterior)
@@ -122,6 +135,35 @@ def _counts(posterior: Posterior) -> Iterator[Quantity]:
     if total is not None:
         first = None if before is None else before[:, 0]
         yield Quantity("total", "table", total[:, 0], first, None, naive_total)
+
+
+def group_totals(posterior: Posterior, by: tuple[str, ...]) -> xr.DataArray:
+    """Sum the true counts of each group (see `Posterior.margin`)."""
+    groups, labels = partition(posterior.release.values, by)
+    counts = posterior.count
+    flat = counts.values.reshape(*counts.shape[:2], -1)
+    sizes = [len(label) for label in labels]
+    sums = group_sums(groups, int(np.prod(sizes)), flat)
+    coords = {name: counts.coords[name] for name in (CHAIN, DRAW) if name in counts.coords}
+    return xr.DataArray(
+        sums.reshape(*counts.shape[:2], *sizes),
+        dims=(CHAIN, DRAW, *by),
+        coords=coords | dict(zip(by, labels, strict=True)),
+        name=COUNT,
+    )
+
+
+def _margins(posterior: Posterior) -> Iterator[Quantity]:
+    """Walk through the true totals of groups whose noisy totals were released."""
+    for margin in getattr(posterior.release, "margins", ()):
+        if not margin.by:
+            continue
+        sums = group_totals(posterior, margin.by).values
+        sums = sums.reshape(sums.shape[0] * sums.shape[1], -1)
+        released = margin.values.values.reshape(-1)
+        for g in range(margin.size):
+            label = margin.label(g).removeprefix("total of ")
+            yield Quantity(f"count[{label}]", "table", sums[:, g], None, None, released[g])
 
 
 def _probabilities(posterior: Posterior) -> Iterator[Quantity]:

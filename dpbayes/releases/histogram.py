@@ -15,9 +15,9 @@ from dpbayes.errors import ReleaseError, nearest_name
 from dpbayes.mechanism import Mechanism, as_mechanism
 from dpbayes.releases.base import check_attrs, check_total, digest
 from dpbayes.releases.frames import as_frame, edges_from_columns, labels, numbers
-from dpbayes.releases.margins import Margin, build_margin
+from dpbayes.releases.margins import Margin, build_margin, codes
 from dpbayes.releases.observations import Observations, fit_parameters, observe
-from dpbayes.schema import BIN, CELL, LOWER, UPPER
+from dpbayes.schema import BIN, CELL, CHAIN, COUNT, DRAW, LOWER, PROBABILITY, RELEASED, TOTAL, UPPER
 
 __all__ = ["HistogramRelease"]
 
@@ -77,6 +77,7 @@ class HistogramRelease:
     total: int | None = None
     attrs: Mapping[str, Any] | None = None
     margins: tuple[Margin, ...] = field(default=(), init=False)
+    repeats: tuple[HistogramRelease, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         array = _count_array(self.values)
@@ -84,6 +85,7 @@ class HistogramRelease:
         if edges is not None and self.coords is not None:
             raise ReleaseError("give edges (a numeric axis) or coords (labels), not both")
         labelled = _label(self.values, array, edges, self.coords)
+        _check_names(labelled)
         mechanism = as_mechanism(self.mechanism)
         mechanism = Mechanism(fit_parameters(mechanism.noise, labelled), mechanism.steps)
         settle = {
@@ -107,6 +109,7 @@ class HistogramRelease:
         *,
         value: str,
         dims: Sequence[str] | str | None = None,
+        groups: Sequence[str] = (),
         edges: Sequence[str] | None = None,
         mechanism: Any,
         coords: Mapping[str, Any] | None = None,
@@ -123,6 +126,9 @@ class HistogramRelease:
             Column of released counts.
         dims : list of str, optional
             Columns that label the cells; the table has one axis for each.
+        groups : list of str
+            Columns that group the labels of a single dim (region and country of a shop),
+            for `with_margin`; groups may differ in size.
         edges : pair of str, optional
             Columns of lower and upper bin edges, in place of `dims`.
         mechanism : Mechanism or NoiseLaw
@@ -154,7 +160,8 @@ class HistogramRelease:
             for name, column in zip(names, columns, strict=True)
         }
         grid = _pivot(counts, columns, domain)
-        return cls(grid, mechanism=mechanism, coords=domain, total=total, attrs=attrs)
+        named = domain | _groupings(table, names, columns, domain, groups)
+        return cls(grid, mechanism=mechanism, coords=named, total=total, attrs=attrs)
 
     def with_margin(self, values: Any, *, by: Sequence[str] | str, mechanism: Any) -> Self:
         """Return the release together with noisy totals that were released on their own.
@@ -192,6 +199,38 @@ class HistogramRelease:
         object.__setattr__(extended, "margins", (*self.margins, margin))
         return extended
 
+    def with_repeat(self, other: HistogramRelease) -> Self:
+        """Return the release together with another one of the same records.
+
+        The same table of true counts was published twice, each time with noise of its own
+        (say at two values of epsilon): one table of counts, two likelihoods.
+
+        Parameters
+        ----------
+        other : HistogramRelease
+            Second release, with the same cells in the same order.
+
+        Raises
+        ------
+        ReleaseError
+            If the cells or the public totals differ.
+        """
+        if not isinstance(other, HistogramRelease):
+            raise ReleaseError(f"the same data needs two HistogramRelease, got {other!r}")
+        mine, theirs = (r.values.copy(data=np.zeros(r.values.shape)) for r in (self, other))
+        if not mine.identical(theirs):
+            raise ReleaseError(
+                "two releases of the same data need the same cells in the same order, "
+                f"got {_shape(self)} and {_shape(other)}"
+            )
+        totals = {self.total, other.total} - {None}
+        if len(totals) > 1:
+            raise ReleaseError(f"two releases of the same data state totals {sorted(totals)}")
+        extended = copy.copy(self)
+        object.__setattr__(extended, "total", totals.pop() if totals else None)
+        object.__setattr__(extended, "repeats", (*self.repeats, other))
+        return extended
+
     # -- what engines and reports read -------------------------------------------------
 
     @property
@@ -221,6 +260,10 @@ class HistogramRelease:
         """Cells as bounds of count + noise, flattened in C order."""
         return observe(self.values.values, self.mechanism, self.label)
 
+    def group_labels(self, name: str) -> list[Any]:
+        """Labels of a dim or grouping coordinate, in the order of its groups."""
+        return codes(self.values, name)[1]
+
     def margin(self, by: Sequence[str] | str) -> Margin:
         """Return the noisy totals that were released by these dims or groupings."""
         names = (by,) if isinstance(by, str) else tuple(by)
@@ -239,7 +282,8 @@ class HistogramRelease:
         edges = None if self.edges is None else self.edges.tolist()
         facts = (self.total, dict(self.values.sizes), named, edges)
         extra = (digest(m.name, m.values.values, m.mechanism) for m in self.margins)
-        return digest("histogram", self.values.values, self.mechanism, *facts, *extra)
+        again = (other.digest() for other in self.repeats)
+        return digest("histogram", self.values.values, self.mechanism, *facts, *extra, *again)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HistogramRelease):
@@ -253,6 +297,7 @@ class HistogramRelease:
             )
             and self.total == other.total
             and self.margins == other.margins
+            and self.repeats == other.repeats
             and self.attrs == other.attrs
         )
 
@@ -262,7 +307,20 @@ class HistogramRelease:
         sizes = ", ".join(f"{d}: {n}" for d, n in self.values.sizes.items())
         total = "unknown total" if self.total is None else f"public total {self.total}"
         margins = "".join(f", noisy {m.name}" for m in self.margins)
+        margins += f", released {1 + len(self.repeats)} times" if self.repeats else ""
         return f"<HistogramRelease ({sizes}), {total}{margins}, {self.mechanism!r}>"
+
+
+def _check_names(table: xr.DataArray) -> None:
+    """Refuse names that a posterior's groups could not hold."""
+    taken = {CHAIN, DRAW, PROBABILITY, COUNT, TOTAL, RELEASED}
+    for name in map(str, (*table.dims, *table.coords)):
+        if "/" in name or not name or name in taken:
+            raise ReleaseError(f"a dim or coordinate cannot be called {name!r}: give another name")
+
+
+def _shape(release: HistogramRelease) -> str:
+    return "(" + ", ".join(f"{d}: {n}" for d, n in release.values.sizes.items()) + ")"
 
 
 def _count_array(values: Any) -> np.ndarray:
@@ -344,6 +402,30 @@ def _label(
             )
     named = {d: list(coords[d]) for d in dims} | {k: (v[0], list(v[1])) for k, v in groups.items()}
     return xr.DataArray(array, dims=dims, coords=named, name="released")
+
+
+def _groupings(
+    table: Any,
+    names: list[str],
+    columns: list[list[Any]],
+    domain: dict[str, list[Any]],
+    groups: Sequence[str],
+) -> dict[str, tuple[str, list[Any]]]:
+    """Return grouping coordinates of the one dim of a table, from further columns."""
+    if groups and len(names) != 1:
+        raise ReleaseError(f"groups= need a table of one dim, got dims {names}")
+    out = {}
+    for name in groups:
+        entries = labels(table, name, "groups")
+        where: dict[Any, Any] = {}
+        for row, (label, entry) in enumerate(zip(columns[0], entries, strict=True)):
+            if where.setdefault(label, entry) != entry:
+                raise ReleaseError(
+                    f"row {row + 1}: {names[0]}={label!r} is in {name}={entry!r} here and in "
+                    f"{where[label]!r} above"
+                )
+        out[name] = (names[0], [where.get(label) for label in domain[names[0]]])
+    return out
 
 
 def _pivot(

@@ -12,7 +12,7 @@ from dpbayes.errors import ReleaseError, nearest_name
 from dpbayes.mechanism import Mechanism, as_mechanism
 from dpbayes.releases.observations import Observations, fit_parameters, observe
 
-__all__ = ["Margin", "build_margin", "is_nested"]
+__all__ = ["Margin", "build_margin", "codes", "group_sums", "is_nested", "partition"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +65,7 @@ class Margin:
 
     def sums(self, counts: np.ndarray) -> np.ndarray:
         """Totals of counts whose last axis runs over the flattened cells."""
-        flat = counts.reshape(-1, counts.shape[-1])
-        out = np.zeros((flat.shape[0], self.size), dtype=counts.dtype)
-        order = np.argsort(self.groups, kind="stable")
-        starts = np.searchsorted(self.groups[order], np.arange(self.size))
-        out[:] = np.add.reduceat(flat[:, order], starts, axis=1)
-        return out.reshape(*counts.shape[:-1], self.size)
+        return group_sums(self.groups, self.size, counts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Margin):
@@ -95,20 +90,7 @@ def build_margin(table: xr.DataArray, values: Any, by: Any, mechanism: Any) -> M
         another shape than the groups.
     """
     names = (by,) if isinstance(by, str) else tuple(by)
-    codes, labels = [], []
-    for name in names:
-        code, label = _codes(table, name)
-        codes.append(code)
-        labels.append(label)
-    sizes = [len(label) for label in labels]
-    groups = np.zeros(table.size, dtype=np.int64)
-    for code, size in zip(codes, sizes, strict=True):
-        groups = groups * size + code
-    present = np.bincount(groups, minlength=int(np.prod(sizes)))
-    if np.any(present == 0):
-        empty = np.unravel_index(int(np.flatnonzero(present == 0)[0]), sizes)
-        where = ", ".join(f"{n}={lab[i]}" for n, lab, i in zip(names, labels, empty, strict=True))
-        raise ReleaseError(f"by={names}: no cell belongs to the group {where}")
+    groups, labels = partition(table, names)
     array, published = _values(values, names, labels)
     template = xr.DataArray(
         array, dims=names, coords=dict(zip(names, labels, strict=True)), name="released"
@@ -120,7 +102,37 @@ def build_margin(table: xr.DataArray, values: Any, by: Any, mechanism: Any) -> M
     return margin
 
 
-def _codes(table: xr.DataArray, name: str) -> tuple[np.ndarray, list[Any]]:
+def partition(table: xr.DataArray, names: tuple[str, ...]) -> tuple[np.ndarray, list[list[Any]]]:
+    """Group of each flattened cell under dims or grouping coordinates, and their labels.
+
+    Raises
+    ------
+    ReleaseError
+        If a name is unknown, or a combination of labels has no cell.
+    """
+    groups = np.zeros(table.size, dtype=np.int64)
+    labels = []
+    for name in names:
+        code, label = codes(table, name)
+        groups = groups * len(label) + code
+        labels.append(label)
+    sizes = [len(label) for label in labels]
+    present = np.bincount(groups, minlength=int(np.prod(sizes)))
+    if np.any(present == 0):
+        empty = np.unravel_index(int(np.flatnonzero(present == 0)[0]), sizes)
+        where = ", ".join(f"{n}={lab[i]}" for n, lab, i in zip(names, labels, empty, strict=True))
+        raise ReleaseError(f"by={names}: no cell belongs to the group {where}")
+    return groups, labels
+
+
+def group_sums(groups: np.ndarray, size: int, counts: np.ndarray) -> np.ndarray:
+    """Sum counts over groups of cells; the last axis runs over the flattened cells."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(size))
+    return np.add.reduceat(counts[..., order], starts, axis=-1)
+
+
+def codes(table: xr.DataArray, name: str) -> tuple[np.ndarray, list[Any]]:
     """Group of each flattened cell under one dim or grouping coordinate, and the labels."""
     if name in table.dims:
         index = table.get_axis_num(name)
