@@ -47,7 +47,8 @@ class CountMechanism:
         noise = mechanism.noise
         if noise.family is None:
             raise UnsupportedError(
-                f"noise must be Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian, got {noise!r}"
+                "noise must be Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian, "
+                f"got {noise!r}"
             )
         if noise.family == DISCRETE_LAPLACE and noise.step > 1.0:
             raise UnsupportedError(
@@ -104,7 +105,7 @@ class CountMechanism:
         return pt.switch(hidden, -np.inf, value)
 
     def typical(self, value: Any) -> Any:
-        """A value that can be published, near a typical count."""
+        """Return a value that can be published, near a typical count."""
         published = CountMechanism(
             self.family, self.step, tuple(s for s in self.steps if not isinstance(s, Suppress))
         ).forward(value)

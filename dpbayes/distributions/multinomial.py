@@ -43,10 +43,11 @@ def _compiled(mechanism: CountMechanism) -> Any:
 
     @njit(nogil=True)
     def released_logp(value, log_p, n, scale):
+        # Fresh arrays, so that the kernel is compiled for one kind of array only.
         lower, upper, jacobian, gradient = np.empty((4, value.size))
         for j in range(value.size):
             lower[j], upper[j], jacobian[j] = bounds(value[j], steps, lattice)
-        logp = kernel(family, lower, upper, jacobian, scale, step, log_p, n, gradient)
+        logp = kernel(family, lower, upper, jacobian, scale.copy(), step, log_p.copy(), n, gradient)
         return logp, gradient
 
     return released_logp
@@ -97,11 +98,10 @@ class NoisyMultinomialLogp(Op):
 @register_funcify_and_cache_key(NoisyMultinomialLogp)
 def _funcify(op: NoisyMultinomialLogp, node: Any = None, **kwargs: Any) -> tuple[Any, str]:
     both = _compiled(op.mechanism)
-    contiguous = np.ascontiguousarray
 
     @numba_basic.numba_njit
     def compiled(value, log_p, n, scale):
-        logp, gradient = both(contiguous(value), contiguous(log_p), n.item(), contiguous(scale))
+        logp, gradient = both(value, log_p, n.item(), scale)
         return np.asarray(logp), gradient
 
     return compiled, f"{type(op).__name__} {op.mechanism.key} {CACHE_VERSION}"

@@ -28,7 +28,7 @@ def _mass(family, lower, upper, scale, step, theta, n, scratch):
 
 @njit(cache=True, nogil=True)
 def independent(family, lower, upper, scale, step, log_rate, largest, rng):
-    """Counts of Poisson cells given their rates.
+    """Draw counts of Poisson cells given their rates.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def independent(family, lower, upper, scale, step, log_rate, largest, rng):
 
 @njit(cache=True, nogil=True)
 def with_total(family, lower, upper, scale, step, log_p, n, rng):
-    """Counts that sum to a public total, given the probabilities of the cells.
+    """Draw counts that sum to a public total, given the probabilities of the cells.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _NEGLIGIBLE = 40.0  # terms exp(-40) below the largest cannot change a double
 
 @njit(cache=True, nogil=True)
 def log_normalizer(sigma):
-    """log Z(sigma), by the sum itself or by its Poisson transform."""
+    """Log Z(sigma), by the sum itself or by its Poisson transform."""
     total = 1.0
     if sigma < 0.5:
         for k in range(1, 6):
@@ -69,7 +69,7 @@ def variance_scalar(sigma):
 
 @njit(cache=True, nogil=True)
 def logpmf_scalar(k, sigma):
-    """log P(K = k)."""
+    """Log P(K = k)."""
     nearest = np.floor(k + 0.5)
     if not abs(k - nearest) <= LATTICE_TOLERANCE:
         return -np.inf
@@ -78,7 +78,7 @@ def logpmf_scalar(k, sigma):
 
 @njit(cache=True, nogil=True)
 def _relative_tail(k, sigma):
-    """sum over m = k, k + 1, ... (k >= 1/2) of exp(-(m^2 - k^2) / (2 sigma^2))."""
+    """Sum over m = k, k + 1, ... (k >= 1/2) of exp(-(m^2 - k^2) / (2 sigma^2))."""
     rate = max(1.0 / sigma, k / (sigma * sigma))
     if rate > 0.1:
         total, j = 1.0, 1.0
@@ -101,7 +101,7 @@ def _relative_tail(k, sigma):
 
 @njit(cache=True, nogil=True)
 def log_at_least(k, sigma):
-    """log P(K >= k) for an integer k."""
+    """Log P(K >= k) for an integer k."""
     if k == np.inf:
         return -np.inf
     if k == -np.inf:
@@ -113,7 +113,7 @@ def log_at_least(k, sigma):
 
 @njit(cache=True, nogil=True)
 def _relative_second_moment(k, sigma):
-    """sum over m = k, k + 1, ... (k >= 1/2) of m^2 exp(-(m^2 - k^2) / (2 sigma^2))."""
+    """Sum over m = k, k + 1, ... (k >= 1/2) of m^2 exp(-(m^2 - k^2) / (2 sigma^2))."""
     rate = max(1.0 / sigma, k / (sigma * sigma))
     if rate > 0.1:
         total, j = k * k, 1.0
@@ -144,7 +144,7 @@ def _upper_half_slope(k, sigma):
 
 @njit(cache=True, nogil=True)
 def log_at_least_slope(k, sigma):
-    """log P(K >= k) and its derivative in sigma; real k is meaningful for sigma >= 8."""
+    """Log P(K >= k) and its derivative in sigma; real k is meaningful for sigma >= 8."""
     if k < 0.5:  # so that the complement 1 - k is not below one half, for real k too
         other, slope = _upper_half_slope(1.0 - k, sigma)
         value = log1mexp(other)
@@ -154,7 +154,7 @@ def log_at_least_slope(k, sigma):
 
 @njit(cache=True, nogil=True)
 def log_members(first, last, sigma):
-    """log P(first <= K <= last) for integers, either of which may be infinite."""
+    """Log P(first <= K <= last) for integers, either of which may be infinite."""
     if first > last:
         return -np.inf
     if last - first < _DIRECT_MEMBERS:
@@ -174,7 +174,7 @@ def log_members(first, last, sigma):
 
 @njit(cache=True, nogil=True)
 def quantile_scalar(u, sigma):
-    """A draw of the law for a uniform u: the u-quantile below the middle, mirrored above it."""
+    """Draw from the law by a uniform u: the u-quantile below the middle, mirrored above it."""
     if not (u > 0.0 and u < 1.0 and sigma > 0.0):
         return np.nan
     if u > 0.5:

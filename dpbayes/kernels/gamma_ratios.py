@@ -110,7 +110,7 @@ def _start_of_tail(slope, curvature):
 
 @njit(cache=True, nogil=True)
 def log_poisson_tails(k, x):
-    """log P(N <= K) and log P(N > K) for N ~ Poisson(x), each accurate in its own tail."""
+    """Log P(N <= K) and log P(N > K) for N ~ Poisson(x), each accurate in its own tail."""
     if k < 0.0:
         return -np.inf, 0.0
     if x == 0.0 or k == np.inf:

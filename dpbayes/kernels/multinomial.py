@@ -30,7 +30,6 @@ from numba import njit
 
 from dpbayes.kernels.families import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, GAUSSIAN
 from dpbayes.kernels.poisson import floor_to_lattice, noise_interval, noise_point
-from dpbayes.kernels.special import logaddexp
 
 #: Below this variance of the total its probability is computed by convolution,
 #: and below the second where there are at most FEW cells.
@@ -41,7 +40,7 @@ _CUMULANTS = 6  # psi and the first five cumulants
 
 @njit(cache=True, nogil=True)
 def log_likelihood(family, lower, upper, scale, step, m):
-    """log Q(y | m) up to the noise's peak height where the bounds are a point."""
+    """Log Q(y | m) up to the noise's peak height where the bounds are a point."""
     if lower == upper:
         distance = abs(lower - m) / scale
         if family in (GAUSSIAN, DISCRETE_GAUSSIAN):
@@ -55,7 +54,7 @@ def log_likelihood(family, lower, upper, scale, step, m):
 
 @njit(cache=True, nogil=True)
 def tilted_mode(family, lower, upper, scale, step, theta, n):
-    """The most likely count of a cell under the tilt: bisection on a log-concave law."""
+    """Find the most likely count of a cell under the tilt: bisection on a log-concave law."""
     low, high = 0.0, n
     while low < high:
         middle = np.floor(0.5 * (low + high))
@@ -294,7 +293,7 @@ def value_and_gradient(family, lower, upper, log_jacobian, scale, step, log_p, n
 
 @njit(cache=True, nogil=True)
 def _saddlepoint(cumulants, gradient):
-    """log P(sum = n) by the saddlepoint with its first correction; fills the whole gradient."""
+    """Log P(sum = n) by the saddlepoint with its first correction; fills the whole gradient."""
     variance, skew, excess = cumulants[:, 2].sum(), cumulants[:, 3].sum(), cumulants[:, 4].sum()
     inverse = 1.0 / variance
     c = 1.0 + inverse * inverse * (excess / 8.0 - 5.0 * skew * skew * inverse / 24.0)
@@ -312,7 +311,7 @@ def _saddlepoint(cumulants, gradient):
 
 @njit(cache=True, nogil=True)
 def _exact(family, lower, upper, scale, step, theta, n, gradient):
-    """log P(sum = n) by convolving the tilted counts; fills the gradient E[N_j | y, sum = n]."""
+    """Log P(sum = n) by convolving the tilted counts; fills the gradient E[N_j | y, sum = n]."""
     cells = theta.size
     first = np.empty(cells, dtype=np.int64)
     start = np.zeros(cells + 1, dtype=np.int64)

@@ -28,7 +28,7 @@ from dpbayes.kernels.families import (
     LAPLACE,
     LATTICE_TOLERANCE,
 )
-from dpbayes.kernels.special import LOG_SQRT_2PI, log1mexp, log_ndtr_interval, logaddexp
+from dpbayes.kernels.special import LOG_SQRT_2PI, log1mexp, log_ndtr_interval
 
 _laplace_point, _laplace_interval = poisson_laplace.point, poisson_laplace.interval
 _gaussian_point, _gaussian_interval = poisson_gaussian.point, poisson_gaussian.interval
@@ -52,7 +52,7 @@ def floor_to_lattice(y, step):
 
 @njit(cache=True, nogil=True)
 def noise_point(family, x, scale, step):
-    """log density (or mass) of the noise alone."""
+    """Log density (or mass) of the noise alone."""
     if family == GAUSSIAN:
         return -0.5 * (x / scale) ** 2 - math.log(scale) - LOG_SQRT_2PI
     if family == DISCRETE_GAUSSIAN:
@@ -62,7 +62,7 @@ def noise_point(family, x, scale, step):
 
 @njit(cache=True, nogil=True)
 def noise_interval(family, lower, upper, scale, step):
-    """log P(lower < noise <= upper) of the noise alone; lattice ends for lattice laws."""
+    """Log P(lower < noise <= upper) of the noise alone; lattice ends for lattice laws."""
     if not lower < upper:
         return -np.inf
     if family == GAUSSIAN:
@@ -81,7 +81,7 @@ def noise_interval(family, lower, upper, scale, step):
 
 @njit(cache=True, nogil=True)
 def _slope_in_scale(family, lower, upper, scale, step):
-    """Derivative in the scale of the noise alone, by a fourth-order difference."""
+    """Differentiate the noise alone in its scale, by a fourth-order difference."""
     h = 1e-3 * scale
     total = 0.0
     for shift, weight in ((-2.0, 1.0), (-1.0, -8.0), (1.0, 8.0), (2.0, -1.0)):
@@ -94,7 +94,7 @@ def _slope_in_scale(family, lower, upper, scale, step):
 
 @njit(cache=True, nogil=True)
 def _empty(family, lower, upper, scale, step):
-    """The case mu = 0: the count is 0 and the noise is released alone."""
+    """Handle mu = 0: the count is 0 and the noise is released alone."""
     if lower == upper:
         value = noise_point(family, lower, scale, step)
         shifted = noise_point(family, lower - 1.0, scale, step)
@@ -113,7 +113,7 @@ def _valid(mu, scale):
 
 @njit(cache=True, nogil=True)
 def point(family, y, mu, scale, step):
-    """log g(y) and its derivatives in mu and scale."""
+    """Log g(y) and its derivatives in mu and scale."""
     if not _valid(mu, scale) or math.isinf(y):
         return -np.inf, 0.0, 0.0
     if is_lattice(family):
@@ -132,7 +132,7 @@ def point(family, y, mu, scale, step):
 
 @njit(cache=True, nogil=True)
 def interval(family, lower, upper, mu, scale, step):
-    """log P(lower < Y <= upper) and its derivatives in mu and scale; ends may be infinite."""
+    """Log P(lower < Y <= upper) and its derivatives in mu and scale; ends may be infinite."""
     if is_lattice(family):
         lower, upper = floor_to_lattice(lower, step), floor_to_lattice(upper, step)
     if not (_valid(mu, scale) and lower < upper):

@@ -6,7 +6,7 @@ and is taken over a few dozen real nodes instead, its error being of order
 :math:`e^{-2 \pi^2 s^2 / h^2}` for a summand of width s and nodes h apart.
 
 Probabilities of half-lines sum :math:`P(N = m) P(\text{noise} \le y - m)`; where the count is much
-wider than the noise they sum :math:`P(N \le j) P(\text{noise} = y - j)` over the width of the noise.
+wider than the noise they sum :math:`P(N \le j) P(\text{noise} = y - j)` over the noise.
 
 The derivative in the scale of Gaussian noise is :math:`\partial g / \partial \sigma = \sigma
 g''(y)`, so that of a probability needs the density at its ends only.
@@ -62,20 +62,20 @@ def _centre(y, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def _width(centre, sigma):
-    """Standard deviation of the count given the sum, near `centre`."""
+    """Approximate the standard deviation of the count given the sum, near `centre`."""
     return 1.0 / math.sqrt(1.0 / (sigma * sigma) + 1.0 / max(centre, 1e-300))
 
 
 @njit(cache=True, nogil=True)
 def _log_mass_ratio(m, origin, mu):
-    """log pois(m) / pois(origin) for real m, origin > 0, without cancellation."""
+    """Log pois(m) / pois(origin) for real m, origin > 0, without cancellation."""
     change = stirlerr(m) - stirlerr(origin) + 0.5 * math.log(m / origin)
     return (m - origin) * math.log(mu / origin) - bd0(m, origin) - change
 
 
 @njit(cache=True, nogil=True)
 def _mode(y, centre, mu, sigma):
-    """The most likely integer count given the sum y, from its real approximation."""
+    """Find the most likely integer count given the sum y, from its real approximation."""
     twice = 2.0 * sigma * sigma
     m = np.floor(centre + 0.5)
     while math.log(mu / (m + 1.0)) + (2.0 * (y - m) - 1.0) / twice > 0.0 and m < centre + 2.0:
@@ -87,7 +87,7 @@ def _mode(y, centre, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def gaussian_point(y, mu, sigma):
-    """log density of count + Gaussian noise, the mean count given y less mu, and E[(y - N)^2 | y]."""
+    """Log density of count + Gaussian noise, E[N | y] - mu, and E[(y - N)^2 | y]."""
     centre = _centre(y, mu, sigma)
     width = _width(centre, sigma)
     step = 1.0 if width < _SMOOTH else 0.5 * width
@@ -126,7 +126,7 @@ def gaussian_point(y, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def point(discrete, y, mu, sigma):
-    """log g(y) and its derivatives in mu and sigma; y must be an integer for discrete noise."""
+    """Log g(y) and its derivatives in mu and sigma; y must be an integer for discrete noise."""
     value, shift, square = gaussian_point(y, mu, sigma)
     cube = sigma * sigma * sigma
     if discrete:
@@ -137,7 +137,7 @@ def point(discrete, y, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def _noise(discrete, lower, upper, sigma):
-    """log P(lower < noise <= upper) and, for discrete half-lines, its derivative in sigma."""
+    """Log P(lower < noise <= upper) and, for discrete half-lines, its derivative in sigma."""
     if lower == -np.inf:
         if discrete:
             return log_at_least_slope(-upper, sigma)
@@ -151,7 +151,7 @@ def _noise(discrete, lower, upper, sigma):
 
 @njit(cache=True, nogil=True)
 def _half_line(discrete, lower, upper, mu, sigma):
-    """log P(lower < Y <= upper) with one end infinite, and derivatives (sigma: discrete only)."""
+    """Log P(lower < Y <= upper) with one end infinite, and derivatives (sigma: discrete only)."""
     rising = upper == np.inf
     end = lower if rising else upper
     centre = _centre(end, mu, sigma)
@@ -168,7 +168,7 @@ def _half_line(discrete, lower, upper, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def _settled_tail(m, direction, lower, upper, reach, mu):
-    """Counts past m in this direction, log P and log |d P / d mu|, if the noise spares them all."""
+    """Sum counts past m, log P and log of abs d P / d mu, if the noise spares them all."""
     if direction < 0.0 and lower == -np.inf and m - 1.0 < upper - reach:
         below, _ = log_poisson_tails(m - 1.0, mu)
         return below, log_poisson(m - 1.0, mu)
@@ -305,7 +305,7 @@ def _edge(y, value, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def interval(discrete, lower, upper, mu, sigma):
-    """log P(lower < Y <= upper) and its derivatives; integer ends for discrete noise."""
+    """Log P(lower < Y <= upper) and its derivatives; integer ends for discrete noise."""
     if lower == -np.inf and upper == np.inf:
         return 0.0, 0.0, 0.0
     if lower == -np.inf or upper == np.inf:
@@ -323,7 +323,7 @@ def interval(discrete, lower, upper, mu, sigma):
 
 @njit(cache=True, nogil=True)
 def _wide(discrete, lower, upper, mu, sigma):
-    """A wide interval as a difference of half-lines, taken in the tail where both are small."""
+    """Take a wide interval as a difference of half-lines, in the tail where both are small."""
     low_upper = lower >= mu
     high_upper = upper > mu
     if low_upper:

@@ -38,7 +38,7 @@ def split_weights(scale, step):
 
 @njit(cache=True, nogil=True)
 def log_peak(scale, step):
-    """log of the noise's density (or mass) at zero and its derivative in the scale."""
+    """Log of the noise's density (or mass) at zero and its derivative in the scale."""
     if step == 0.0:
         return -math.log(2.0 * scale), -1.0 / scale
     ratio = step / scale
@@ -48,7 +48,7 @@ def log_peak(scale, step):
 
 @njit(cache=True, nogil=True)
 def _below(y, k, mu, scale):
-    """log A(y), the mean of y - N under its terms, and log A(y-1) / A(y), with k = floor(y)."""
+    """Log A(y), the mean of y - N under its terms, and log A(y-1) / A(y), with k = floor(y)."""
     if k < 0.0:
         return -np.inf, 0.0, -np.inf
     rate = mu * math.exp(min(1.0 / scale, 709.0))
@@ -66,7 +66,7 @@ def _below(y, k, mu, scale):
 
 @njit(cache=True, nogil=True)
 def _above(y, k, mu, scale):
-    """log B(y), the mean of N - y under its terms, and log B(y-1) / B(y), with k = floor(y)."""
+    """Log B(y), the mean of N - y under its terms, and log B(y-1) / B(y), with k = floor(y)."""
     rate = mu * math.exp(-1.0 / scale)
     if k < 0.0:
         return y / scale + mu * math.expm1(-1.0 / scale), rate - y, -1.0 / scale
@@ -84,7 +84,7 @@ def _above(y, k, mu, scale):
 
 @njit(cache=True, nogil=True)
 def point(y, mu, scale, step):
-    """log g(y) and its derivatives in mu and scale; on a lattice y must be a lattice point."""
+    """Log g(y) and its derivatives in mu and scale; on a lattice y must be a lattice point."""
     k = np.floor(y)
     log_a, mean_a, shift_a = _below(y, k, mu, scale)
     log_b, mean_b, shift_b = _above(y, k, mu, scale)
@@ -144,7 +144,7 @@ def _log(x):
 
 @njit(cache=True, nogil=True)
 def _scale_slope(sign, reference, end, scale, step):
-    """sign * d P(Y <= y) / d scale in units of exp(reference)."""
+    """Sign * d P(Y <= y) / d scale in units of exp(reference)."""
     _, _, log_a, log_b, _, mean_a, mean_b = end
     alpha, beta, slope = split_weights(scale, step)
     square = scale * scale
@@ -155,7 +155,7 @@ def _scale_slope(sign, reference, end, scale, step):
 
 @njit(cache=True, nogil=True)
 def interval(lower, upper, mu, scale, step):
-    """log P(lower < Y <= upper) and its derivatives in mu and scale.
+    """Log P(lower < Y <= upper) and its derivatives in mu and scale.
 
     On a lattice, finite ends must be lattice points.
     """

@@ -101,7 +101,7 @@ def bounds(value, steps, lattice):
             lower, lower_closed = a, b != 1.0
         if lower > upper or (lower == upper and not (lower_closed and upper_closed)):
             return np.inf, -np.inf, 0.0
-    if suppressed or math.isinf(value) and steps.shape[0] == 0:
+    if suppressed or (math.isinf(value) and steps.shape[0] == 0):
         return np.inf, -np.inf, 0.0
     if lattice == 0.0:
         return lower, upper, jacobian

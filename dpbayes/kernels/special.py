@@ -153,7 +153,7 @@ def log1pmx(v):
 
 @njit(cache=True, nogil=True)
 def log_poisson(m, mu):
-    """log of mu^m exp(-mu) / Gamma(m+1) for real m >= 0 (minus infinity for m < 0)."""
+    """Log of mu^m exp(-mu) / Gamma(m+1) for real m >= 0 (minus infinity for m < 0)."""
     if m < 0.0:
         return -np.inf
     if mu == 0.0:

@@ -51,6 +51,10 @@ def build(release: HistogramRelease, prior: Dirichlet | None = None) -> pm.Model
     prior = Dirichlet() if prior is None else prior
     if not isinstance(prior, Dirichlet):
         raise UnsupportedError(f"prior must be a Dirichlet for this model, got {prior!r}")
+    if isinstance(prior.concentration, str) or prior.rate == 0:
+        raise UnsupportedError(
+            f'a learned concentration or an improper rate needs engine="exact", got {prior!r}'
+        )
     if release.margins:
         raise UnsupportedError('noisy margins need engine="exact": NUTS fits cells only')
     dims = release.dims
