@@ -16,7 +16,7 @@ from dpbayes.engines.likelihood import Likelihood
 from dpbayes.errors import UnsupportedError
 from dpbayes.kernels import leaves as kernel
 
-__all__ = ["GammaWeights", "LeafTables", "LogWeight", "leaf_tables"]
+__all__ = ["GammaWeights", "LeafTables", "LogWeight", "Windows", "leaf_tables"]
 
 #: Entries this far below the largest, in log, are left out of a table.
 NEGLIGIBLE = 43.0
@@ -87,6 +87,7 @@ def leaf_tables(
     tilt: float | np.ndarray,
     cap: int | None,
     cells: np.ndarray | None = None,
+    windows: Windows | None = None,
 ) -> LeafTables:
     """Tabulate leaves over the windows where they are not negligible.
 
@@ -102,6 +103,8 @@ def leaf_tables(
         Largest possible count.
     cells : ndarray of int, optional
         Leaves to tabulate; all by default.
+    windows : Windows, optional
+        Windows of earlier calls, used again where they still hold all the mass.
 
     Raises
     ------
@@ -116,14 +119,63 @@ def leaf_tables(
         which = chosen[rows]
         return log_weight(which, counts) + tilts[rows] * counts + likelihood(which, counts)
 
+    if windows is not None and windows.known(chosen):
+        first, last = windows.of(chosen)
+        tables = _fill(log_f, first, last - first + 1)
+        if _holds_all(tables, last, cap):
+            return tables
     first, last = _windows(log_f, centres, cap)
-    lengths = last - first + 1
-    if lengths.max() > MAX_WINDOW:
+    longest = float((last - first).max() + 1)
+    if longest > MAX_WINDOW:
         raise UnsupportedError(
-            f"the release and the prior leave a count undecided among {lengths.max():.3g} values: "
+            f"the release and the prior leave a count undecided among {longest:.3g} values: "
             "give a larger prior rate or a public total"
         )
-    return _fill(log_f, first, lengths)
+    if windows is not None:
+        windows.remember(chosen, first, last)
+    return _fill(log_f, first, last - first + 1)
+
+
+class Windows:
+    """Windows of leaves, kept from one tabulation to the next.
+
+    Finding a window costs more than filling it, and neighbouring priors and tilts hardly
+    move it.
+
+    Parameters
+    ----------
+    size : int
+        Number of leaves.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._first = np.full(size, -1, dtype=np.int64)
+        self._last = np.full(size, -1, dtype=np.int64)
+
+    def known(self, cells: np.ndarray) -> bool:
+        """Whether all these leaves have a window."""
+        return bool(np.all(self._first[cells] >= 0))
+
+    def of(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return first and last count of the windows."""
+        return self._first[cells], self._last[cells]
+
+    def remember(self, cells: np.ndarray, first: np.ndarray, last: np.ndarray) -> None:
+        """Widen the windows of these leaves to hold new ones."""
+        seen = self._first[cells] >= 0
+        self._first[cells] = np.where(seen, np.minimum(self._first[cells], first), first)
+        self._last[cells] = np.where(seen, np.maximum(self._last[cells], last), last)
+
+
+def _holds_all(tables: LeafTables, last: np.ndarray, cap: int | None) -> bool:
+    """Whether the ends of all tables are negligible, or as far as a count can go."""
+    end = np.exp(10.0 - NEGLIGIBLE)
+    low = np.array([t[0] for t in tables.tables])
+    high = np.array([t[-1] for t in tables.tables])
+    limit = np.inf if cap is None else cap
+    return bool(
+        np.all((low < end) | (tables.first == 0)) and np.all((high < end) | (last >= limit))
+    )
 
 
 def _fill(log_f: LogWeight, first: np.ndarray, lengths: np.ndarray) -> LeafTables:

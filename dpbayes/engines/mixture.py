@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from dpbayes.engines.leaves import leaf_tables
+from dpbayes.engines.leaves import Windows, leaf_tables
 from dpbayes.engines.likelihood import Likelihood
 from dpbayes.engines.tree import CountTree, Structure, structure
 from dpbayes.kernels import mixture as kernel
@@ -29,8 +29,9 @@ __all__ = ["MixtureDraws", "draw_posterior", "draw_prior"]
 SCALE_PRIOR = (-0.5, 0.3)
 #: Distinct draws of the weights per chain where the counts need a tree each.
 _TREES_PER_CHAIN = 100
-#: Draws of the weights per chain at least; they are thinned where fewer are wanted.
-_LEAST_PER_CHAIN = 400
+#: Draws of the weights per chain: thinned where fewer are wanted, and each used for several
+#: draws of the counts where there are more, which hardly depend on the weights.
+_WEIGHTS_PER_CHAIN = 400
 _THREADS = 2
 
 Progress = Callable[[int], None]
@@ -101,12 +102,12 @@ def draw_posterior(
     cells = _tabulate(nest.cells, means, prior.shape, release.total)
     seed_weights, seed_counts = seeds.spawn(2)
     free = nest.flat and release.total is None
-    kept = draws if free else min(draws, _TREES_PER_CHAIN)
+    kept = min(draws, _WEIGHTS_PER_CHAIN if free else _TREES_PER_CHAIN)
     weights = _sample_weights(cells, nest, release, kept, chains, tune, seed_weights)
+    weights = weights[:, np.arange(draws) * kept // draws]
     if free:
         counts, rates = _independent(cells, weights, means, prior.shape, seed_counts, progress)
     else:
-        weights = weights[:, np.arange(draws) * kept // draws]
         counts, rates = _by_trees(
             nest, release, weights, means, prior.shape, kept, seed_counts, progress
         )
@@ -214,7 +215,7 @@ def _sample_weights(
         ["x"],
         make_initial_point_fn=lambda s: 0.3 * np.random.default_rng(s).standard_normal(dimension),
     )
-    thin = max(1, int(np.ceil(_LEAST_PER_CHAIN / draws)))
+    thin = max(1, int(np.ceil(_WEIGHTS_PER_CHAIN / draws)))
     trace = sample(
         model, draws=draws * thin, tune=tune, chains=chains, cores=min(chains, _THREADS),
         seed=int(seed.generate_state(1)[0]), progress_bar=False, save_warmup=False,
@@ -340,13 +341,15 @@ def _by_trees(
     block = np.arange(draws) * kept // draws
     length = int(min(2.0 * nest.cells.centres().max() + 1000.0, 5e6))
     rng = np.random.default_rng(seed)
-    owed = 0.0
+    windows, tilt, owed = Windows(size), 0.0, 0.0
     for chain in range(chains):
         for index in range(kept):
             rows = np.flatnonzero(block == index)
             w = np.ascontiguousarray(weights[chain, rows[0]])
             prior = _MixtureWeights(w, means, shape, length)
-            tree = CountTree(nest, prior, 0.0, release.total)
+            tree = CountTree(nest, prior, tilt, release.total, windows=windows)
+            # With a public total any tilt serves: the last tree's is near this one's.
+            tilt = tree.leaf_tilt if release.total is not None else 0.0
             drawn = tree.draw(rows.size, rng)
             counts[chain, rows] = drawn
             rate = np.empty(drawn.shape)

@@ -36,12 +36,15 @@ class Table:
         Entries; the largest is 1, or all are 0 where no sum is possible.
     log_scale, tilt : float
         The law is exp(log_scale - tilt s) values[s - first].
+    known_moments : pair of float, optional
+        Mean and variance of the tilted law, where they are known beforehand.
     """
 
     first: int
     values: np.ndarray
     log_scale: float
     tilt: float
+    known_moments: tuple[float, float] | None = None
 
     @property
     def sums(self) -> np.ndarray:
@@ -51,6 +54,8 @@ class Table:
     @cached_property
     def moments(self) -> tuple[float, float]:
         """Mean and variance of the tilted law."""
+        if self.known_moments is not None:
+            return self.known_moments
         total = self.values.sum()
         if not total > 0:
             return float(self.first), 0.0
@@ -101,7 +106,9 @@ class Table:
         keep = np.flatnonzero(product > _CUT * peak)
         start, stop = int(keep[0]), int(keep[-1]) + 1
         scale = self.log_scale + other.log_scale + float(np.log(peak))
-        return Table(first + start, product[start:stop] / peak, scale, self.tilt)
+        (mean, variance), (more, spread) = self.moments, other.moments
+        moments = (mean + more, variance + spread)
+        return Table(first + start, product[start:stop] / peak, scale, self.tilt, moments)
 
 
 class Bundle:
@@ -128,6 +135,11 @@ class Bundle:
                 merged.append(len(self._nodes) - 1)
             level = merged + level[2 * len(merged) :]
         self._root = level[0]
+
+    @property
+    def child_tilt(self) -> float:
+        """Tilt of the children's tables."""
+        return self._nodes[0].tilt
 
     @property
     def top(self) -> Table:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpbayes.engines.leaves import LogWeight, leaf_tables
+from dpbayes.engines.leaves import LogWeight, Windows, leaf_tables
 from dpbayes.engines.likelihood import JointLikelihood, Likelihood
 from dpbayes.engines.tables import Bundle, Table
 from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
@@ -159,6 +159,8 @@ class CountTree:
         Public total.
     method : {"auto", "fft", "direct"}
         How to convolve.
+    windows : Windows, optional
+        Windows of the leaves, kept from trees with similar priors.
 
     Raises
     ------
@@ -173,15 +175,20 @@ class CountTree:
         tilt: float,
         total: int | None,
         method: str = "auto",
+        windows: Windows | None = None,
     ) -> None:
+        self._windows = windows or Windows(nest.cells.size)
         self._nest, self._weight, self._tilt = nest, log_weight, tilt
         self.total, self._method = total, method
         self._cap = total
         self._bundles: list[Bundle] = []
         self._tables: list[Table] = []
-        tables = leaf_tables(log_weight, nest.cells, tilt, self._cap)
-        self._leaves = [tables.mean, tables.variance]
-        targets = self._gaussian_targets()
+        if nest.flat and total is not None:
+            targets = np.array([float(total)])
+        else:
+            tables = leaf_tables(log_weight, nest.cells, tilt, self._cap, None, self._windows)
+            self._leaves = [tables.mean, tables.variance]
+            targets = self._gaussian_targets()
         for _ in range(_ROUNDS):
             self._up(targets)
             if nest.flat or not self._adjust(targets):
@@ -235,10 +242,16 @@ class CountTree:
         for _ in range(200):
             cells = np.flatnonzero(np.isin(nest.leaf_group, todo))
             group = nest.leaf_group[cells]
-            found = leaf_tables(self._weight, nest.cells, tilt[group], self._cap, cells)
+            found = leaf_tables(
+                self._weight, nest.cells, tilt[group], self._cap, cells, self._windows
+            )
             for i, j in enumerate(cells):
                 out[j] = Table(
-                    int(found.first[i]), found.tables[i], float(found.log_scale[i]), tilt[group[i]]
+                    int(found.first[i]),
+                    found.tables[i],
+                    float(found.log_scale[i]),
+                    float(tilt[group[i]]),
+                    (float(found.mean[i]), float(found.variance[i])),
                 )
             gap = np.bincount(group, found.mean, count) - targets[:count]
             variance = np.bincount(group, found.variance, count)
@@ -300,6 +313,11 @@ class CountTree:
             if abs(mean - targets[position]) > 1.5 * sd + 0.5:
                 targets[position], moved = mean, True
         return moved
+
+    @property
+    def leaf_tilt(self) -> float:
+        """Tilt of the first cell's group: a start for a tree with a similar prior."""
+        return self._bundles[0].child_tilt
 
     # -- downwards ---------------------------------------------------------------------
 
