@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,14 @@ _TUNE, _TUNE_MIXTURE = 1000, 300
 
 
 def fit(
-    release: HistogramRelease | RecordRelease,
+    release: HistogramRelease | RecordRelease | Sequence[HistogramRelease],
     prior: Any = None,
     draws: int = 1000,
     chains: int = 4,
     random_seed: int | None = None,
     engine: str = "auto",
     progressbar: bool = True,
+    shared: str | None = None,
     *,
     tune: int | None = None,
     target_accept: float = 0.9,
@@ -41,8 +42,8 @@ def fit(
 
     Parameters
     ----------
-    release : HistogramRelease or RecordRelease
-        What was published, and how.
+    release : HistogramRelease or RecordRelease, or list of HistogramRelease
+        What was published, and how. A list needs `shared`.
     prior : ScaleMixture, Dirichlet or Smooth, optional
         Prior on P. By default `ScaleMixture` for histograms, which learns the law of the
         cells' rates from the table, and `Smooth` for records.
@@ -60,6 +61,10 @@ def fit(
         given them.
     progressbar : bool
         Show progress on long work.
+    shared : {"data"}, optional
+        What the releases of a list have in common. "data": the same records were released
+        several times (say at two values of epsilon), so that there is one table of counts;
+        the posterior's release is `HistogramRelease.with_repeat` of them.
     tune : int, optional
         Warm-up draws per chain, where a sampler runs: by default 1000 for NUTS on a model,
         300 for the weights of a `ScaleMixture`, whose posterior is whitened beforehand.
@@ -102,6 +107,7 @@ def fit(
     if not 0 < target_accept < 1:
         raise ParameterError(f"target_accept must be between 0 and 1, got {target_accept}")
     seed = _seed(random_seed)
+    release = _one_release(release, shared)
     if isinstance(release, HistogramRelease):
         chosen, run = _histogram_runner(release, prior, engine)
     elif isinstance(release, RecordRelease):
@@ -123,6 +129,27 @@ def fit(
     }  # fmt: skip
     attrs = {"random_seed": seed, "prior": repr(chosen)}
     return run(release, chosen, sequence, settings, attrs)
+
+
+def _one_release(release: Any, shared: str | None) -> Any:
+    """Combine several releases of the same data into one."""
+    if not isinstance(release, list | tuple):
+        if shared is not None:
+            raise ParameterError(f"shared={shared!r} needs a list of releases")
+        return release
+    if shared != "data":
+        raise ParameterError(
+            'a list of releases needs shared="data" (the same records released several times), '
+            f"got shared={shared!r}; fit separate data separately"
+        )
+    if not release:
+        raise ParameterError("release must hold at least one release, got an empty list")
+    first, *others = release
+    if not isinstance(first, HistogramRelease):
+        raise UnsupportedError(f'shared="data" needs histograms, got {type(first).__name__}')
+    for other in others:
+        first = first.with_repeat(other)
+    return first
 
 
 def _histogram_runner(
