@@ -20,6 +20,7 @@ def main() -> None:
         if leaving.code != interrupts.INTERRUPTED:
             raise
     except BaseException:
+        interrupts.settle()
         # After Ctrl-C any error is its consequence.
         if not interrupts.seen():
             raise

@@ -50,6 +50,7 @@ class TextFormat(StrEnum):
     json = "json"
 
 
+_PRIORS = "scale-mixture, dirichlet, dirichlet:CONCENTRATION or smooth"
 #: Endings of files that are read and must not be written.
 _INPUTS = (".toml", ".csv", ".parquet", ".pq")
 
@@ -110,7 +111,7 @@ def fit(
     ] = 0.9,
     prior: Annotated[
         str | None,
-        typer.Option(metavar="PRIOR", help="dirichlet, dirichlet:CONCENTRATION or smooth."),
+        typer.Option(metavar="PRIOR", help=f"{_PRIORS}."),
     ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws per chain.")] = 1000,
     chains: Annotated[int, typer.Option(min=1, help="Chains.")] = 4,
@@ -174,19 +175,16 @@ def parse_prior(text: str | None) -> Any:
     """
     if text is None:
         return None
-    from dpbayes.priors import Dirichlet, Smooth
+    from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
 
     name, colon, value = text.partition(":")
-    known = {"dirichlet": Dirichlet, "smooth": Smooth}
+    known = {"scale-mixture": ScaleMixture, "dirichlet": Dirichlet, "smooth": Smooth}
     if name not in known:
-        raise ParameterError(
-            f"--prior must be dirichlet, dirichlet:CONCENTRATION or smooth, got {text!r}"
-            f"{nearest_name(name, known)}"
-        )
+        raise ParameterError(f"--prior must be {_PRIORS}, got {text!r}{nearest_name(name, known)}")
     if not colon:
         return known[name]()
-    if name == "smooth":
-        raise ParameterError(f"--prior smooth takes no number, got {text!r}")
+    if name != "dirichlet":
+        raise ParameterError(f"--prior {name} takes no number, got {text!r}")
     try:
         concentration = float(value)
     except ValueError:
@@ -229,6 +227,7 @@ def _write(posterior: Any, files: dict[str, Path], ci_prob: float, command: str)
 
     from dpbayes.io.atomic import atomic_path
 
+    interrupts.writing()
     with ExitStack() as stack:
         temporary = {name: stack.enter_context(atomic_path(path)) for name, path in files.items()}
         if "report" in temporary:

@@ -36,6 +36,7 @@ def reporting(debug: bool, subject: Any = None) -> Iterator[None]:
             warnings.simplefilter("ignore", ConvergenceWarning)
             yield
     except KeyboardInterrupt:
+        interrupts.settle()
         raise typer.Exit(interrupts.INTERRUPTED) from None  # `main` says so
     except BrokenPipeError:
         # The reader of the output is gone (as in "| head"): nobody is left to tell.

@@ -32,7 +32,8 @@ def test_describe_loads_nothing_heavy():
 
 def test_fit_of_a_histogram_loads_no_pymc():
     words = loaded("fit", str(DATA / "customers_by_spend.toml"), "--draws", "20")
-    assert words in ("[]", "['matplotlib']")
+    assert "pymc" not in words
+    assert "pytensor" not in words
 
 
 def interrupt(folder, wait, *arguments):
@@ -57,7 +58,7 @@ def test_interrupted_fit_leaves_nothing(tmp_path, seconds):
         tmp_path,
         lambda process: time.sleep(seconds),
         str(DATA / "buyers_by_month.toml"),
-        "--draws", "400000", "--save", "out.nc",
+        "--draws", "400000", "--prior", "dirichlet", "--save", "out.nc",
     )  # fmt: skip
     assert (status, out, err) == (130, "", "interrupted: nothing was written\n")
     assert os.listdir(tmp_path) == []
@@ -72,6 +73,7 @@ def test_interrupted_while_writing(tmp_path):
         f"p.Posterior.save = save\n{MAIN}"
     )
     words = ["fit", str(DATA / "buyers_by_month.toml"), "--draws", "20", "--save", "out.nc"]
+    words += ["--prior", "dirichlet"]
     process = subprocess.Popen(
         [sys.executable, "-c", slow, *words],
         cwd=tmp_path,
@@ -89,7 +91,8 @@ def test_interrupted_while_writing(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize(
-    "after", ["raise RuntimeError('a consequence')", "return real(self, path)"]
+    "after",
+    ["raise RuntimeError('a consequence')", "return real(self, path)", "while True: pass"],
 )
 def test_interrupt_that_compiled_code_swallows(tmp_path, after):
     # ctypes prints and drops an exception that leaves a callback, as LLVM's does.
@@ -101,6 +104,7 @@ def test_interrupt_that_compiled_code_swallows(tmp_path, after):
         f"p.Posterior.save = save\n{MAIN}"
     )
     words = ["fit", str(DATA / "buyers_by_month.toml"), "--draws", "20", "--save", "out.nc"]
+    words += ["--prior", "dirichlet"]
     done = subprocess.run(
         [sys.executable, "-c", swallow, *words], cwd=tmp_path, capture_output=True, text=True
     )
@@ -116,8 +120,33 @@ def test_interrupted_while_printing_names_the_files(tmp_path):
         f"{MAIN}"
     )
     words = ["fit", str(DATA / "buyers_by_month.toml"), "--draws", "20", "--save", "out.nc"]
+    words += ["--prior", "dirichlet"]
     done = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (130, "interrupted: out.nc was written\n")
     assert os.listdir(tmp_path) == ["out.nc"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_interrupt_during_one_long_call_of_compiled_code(tmp_path):
+    # ctypes lets other threads run but no handler of the main one; sleep() goes on after a signal.
+    code = (
+        "import ctypes, dpbayes.inference as i, dpbayes.cli.interrupts as n\n"
+        "n.PATIENCE = 0.1\n"
+        "def fit(*_, **__):\n"
+        "    print('fitting', flush=True)\n"
+        "    while True: ctypes.CDLL(None).sleep(60)\n"
+        f"i.fit = fit\n{MAIN}"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "fit", str(DATA / "buyers_by_month.toml")],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "fitting\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "interrupted: nothing was written\n")
