@@ -253,7 +253,7 @@ BAD_TOML = {
     swapped("scale = 30", "scales = 30"): ("mechanism.scales", "did you mean 'scale'"),
     swapped("scale = 30", "sigma = 30"): ("mechanism.sigma", 'for noise = "discrete-laplace"'),
     swapped("scale = 30", "scale = 3\nstep = 0"): ("mechanism.step", "must be positive"),
-    swapped("scale = 30", "scale = 3\nstep = 0.3"): ("mechanism.noise", "multiples of 0.3"),
+    swapped("scale = 30", "scale = 3\nstep = 0.3"): ("mechanism.noise", "0.3"),
     swapped("scale = 30", "scale = 3\nscale_column = 'b'"): ("mechanism.scale_column", "not both"),
     swapped("scale = 30", "scale_column = 'b'"): ("mechanism.scale_column", "no column 'b'"),
     swapped("scale = 30", "scale_column = 'month'"): (
