@@ -27,6 +27,8 @@ PUBLIC = [
     "RecordRelease",
     "Rescale",
     "Round",
+    "ScaleMixture",
+    "Smooth",
     "Suppress",
     "TruncatedDiscreteLaplace",
     "TruncatedLaplace",
@@ -74,7 +76,7 @@ def test_signatures():
     assert parameters(dpb.load) == ["path"]
     assert parameters(dpb.Mechanism) == ["noise", "steps"]
     assert parameters(dpb.HistogramRelease.from_frame) == [
-        "frame", "value", "dims", "edges", "mechanism", "coords", "total", "attrs",
+        "frame", "value", "dims", "groups", "edges", "mechanism", "coords", "total", "attrs",
     ]  # fmt: skip
     for estimand in ("P", "table"):
         assert isinstance(inspect.getattr_static(dpb.Posterior, estimand).func, object)
@@ -107,7 +109,7 @@ def test_names_of_a_posterior_are_public():
         "VALUE": "value", "EDGE": "edge",
         "PROBABILITY": "probability", "COUNT": "count", "TOTAL": "total",
         "ATOM_PROBABILITY": "atom_probability", "ATOM_COUNT": "atom_count",
-        "RATE": "rate", "CONCENTRATION": "concentration",
+        "RATE": "rate", "CONCENTRATION": "concentration", "SPIKE": "spike",
         "RELEASED": "released", "EDGES": "edges", "LOWER": "lower", "UPPER": "upper",
         "FORMAT": "dpbayes-posterior", "FORMAT_VERSION": 1,
     }  # fmt: skip

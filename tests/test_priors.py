@@ -19,9 +19,20 @@ def test_dirichlet_shapes():
 def test_dirichlet_parameters_are_positive(bad):
     with pytest.raises(ParameterError, match="concentration must be positive and finite, got"):
         Dirichlet(concentration=bad)
-    if np.ndim(bad) == 0:
+    if np.ndim(bad) == 0 and bad != 0:  # a rate of 0 is the improper prior
         with pytest.raises(ParameterError, match="rate must be positive and finite, got"):
             Dirichlet(rate=bad)
+
+
+def test_a_learned_concentration_has_no_shapes_of_its_own():
+    learned = Dirichlet(concentration="learned")
+    learned.check_size(17)
+    with pytest.raises(ParameterError, match="learned concentration has no fixed shapes"):
+        learned.shapes(17)
+    with pytest.raises(
+        ParameterError, match="must be a number, an array or 'learned', got 'lerned'"
+    ):
+        Dirichlet(concentration="lerned")
 
 
 def test_priors_are_values():

@@ -148,6 +148,8 @@ class HistogramRelease:
             bins = edges_from_columns(table, edges)
             return cls(counts, mechanism=mechanism, edges=bins, total=total, attrs=attrs)
         names = [dims] if isinstance(dims, str) else list(dims or [])
+        if not names or len(set(names)) < len(names):
+            raise ReleaseError(f"dims must name distinct columns, got {names}")
         columns = [labels(table, name, f"dims[{i}]") for i, name in enumerate(names)]
         for key in coords or {}:
             if key not in names:

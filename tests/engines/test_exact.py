@@ -326,6 +326,35 @@ def test_unknown_rate_against_numerical_integration(concentration):
     assert drawn.log_evidence == pytest.approx(np.log(evidence), abs=2e-4)
 
 
+def test_an_improper_rate_against_direct_sums():
+    values, b = [20.0, 5.0], 3.0
+    release = HistogramRelease(values, mechanism=Laplace(scale=b))
+    prior = Dirichlet(concentration=[1.0, 0.4], rate=0)
+    drawn = exact.draw_posterior(release, prior, DRAWS, np.random.default_rng(8))
+    m = np.arange(400.0)
+    f = _weights([1.0, 0.4], m) * stats.laplace.pdf(np.array(values)[:, None] - m, scale=b)
+    mean = f @ m / f.sum(axis=1)
+    assert_mean_and_sd(drawn.count, mean, np.sqrt(f @ m**2 / f.sum(axis=1) - mean**2))
+
+
+def test_a_learned_concentration_against_numerical_integration():
+    # The law of the shape is log-uniform on [0.01, 100].
+    values, b, total = [33.0, -2.0, 1.0, 14.0], 3.0, 47
+    q = stats.laplace.pdf(np.array(values)[:, None] - np.arange(total + 1), scale=b)
+    grid = np.geomspace(0.01, 100, 401)
+    found = [enumerate_public(q, [a] * 4, total) for a in grid]
+    weight = np.exp([evidence for _, _, evidence in found])
+    weight[[0, -1]] *= 0.5
+    mean = weight @ [m for m, _, _ in found] / weight.sum()
+    square = weight @ [m**2 + s**2 for m, s, _ in found] / weight.sum()
+    release = HistogramRelease(values, mechanism=Laplace(scale=b), total=total)
+    prior = Dirichlet(concentration="learned")
+    drawn = exact.draw_posterior(release, prior, DRAWS, np.random.default_rng(8))
+    assert_mean_and_sd(drawn.count, mean, np.sqrt(square - mean**2))
+    evidence = np.log(weight.sum() / 400)
+    assert drawn.log_evidence == pytest.approx(evidence, abs=1e-3)
+
+
 def test_draws_of_neighbouring_cells_have_the_right_correlation():
     # Marginals alone would not show a wrong joint law.
     values, total, b = [6.0, 9.0, 12.0, 3.0], 30, 4.0

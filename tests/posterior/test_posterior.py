@@ -64,7 +64,9 @@ def test_estimands_read_their_own_variable(posterior):
 
 
 def test_draws_of_posteriors_of_different_length_do_not_combine(posterior):
-    other = dpb.fit(posterior.release, draws=400, chains=3, random_seed=2, progressbar=False)
+    other = dpb.fit(
+        posterior.release, dpb.Dirichlet(), draws=400, chains=3, random_seed=2, progressbar=False
+    )
     assert (posterior.P.mean() - fit(total=None).P.mean()).shape == (3, 500)
     for a, b in [
         (posterior.P.mean(), other.P.mean()),
@@ -134,7 +136,9 @@ def test_frame_of_draws(posterior):
 def test_noise_share_of_probabilities_and_means_is_the_variance_of_their_expectation():
     # E[p | N] = (1 + N) / (4 + n): its variance over the draws of N, against that of p.
     release = fit().release
-    big = dpb.fit(release, draws=20_000, chains=1, random_seed=5, progressbar=False)
+    big = dpb.fit(
+        release, dpb.Dirichlet(), draws=20_000, chains=1, random_seed=5, progressbar=False
+    )
     expected = (1.0 + big.count.values[0]) / (4 + 70)
     table = big.summary()
     middle = np.array([5, 15, 30, 70.0])
@@ -164,7 +168,9 @@ def test_noise_share_grows_with_the_noise():
         release = dpb.HistogramRelease(
             [100, 200], mechanism=dpb.Laplace(scale=scale), total=300, edges=[0, 1, 2]
         )
-        p = dpb.fit(release, draws=4000, chains=1, random_seed=1, progressbar=False)
+        p = dpb.fit(
+            release, dpb.Dirichlet(), draws=4000, chains=1, random_seed=1, progressbar=False
+        )
         shares.append(p.summary().loc["P.mean", "noise_share"])
     assert shares[0] < 0.05 < 0.1 < shares[1] < 0.5 < shares[2]
     assert shares[2] > 0.8
@@ -195,7 +201,7 @@ def test_a_release_that_says_nothing_is_called_prior_dominated():
     release = dpb.HistogramRelease(
         [100, 200, 50], mechanism=dpb.Laplace(scale=1e5), total=300, edges=[0, 1, 2, 3]
     )
-    loud = dpb.fit(release, draws=2000, chains=1, random_seed=1, progressbar=False)
+    loud = dpb.fit(release, dpb.Dirichlet(), draws=2000, chains=1, random_seed=1, progressbar=False)
     verdict = loud.verdict()
     assert not verdict.ok
     assert "P.mean" in verdict.prior_dominated
@@ -204,7 +210,9 @@ def test_a_release_that_says_nothing_is_called_prior_dominated():
     quiet = dpb.HistogramRelease(
         [100, 200, 50], mechanism=dpb.Laplace(scale=2.0), total=350, edges=[0, 1, 2, 3]
     )
-    verdict = dpb.fit(quiet, draws=2000, chains=1, random_seed=1, progressbar=False).verdict()
+    verdict = dpb.fit(
+        quiet, dpb.Dirichlet(), draws=2000, chains=1, random_seed=1, progressbar=False
+    ).verdict()
     assert verdict.ok
     assert verdict.prior_dominated == ()
     assert "No quantity is dominated by the prior" in str(verdict)

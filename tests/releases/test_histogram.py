@@ -411,6 +411,8 @@ def test_a_declared_domain_fills_gaps_and_sets_the_order():
             r"coords: 'mnth' is none of the dims \(did you mean 'month'\?\)",
         ),
         ({k: [] for k in ROWS}, {}, "the data frame has no rows"),
+        (ROWS, {"dims": ["shop", "shop"]}, "dims must name distinct columns"),
+        (ROWS, {"dims": []}, "dims must name distinct columns"),
     ],
 )
 def test_bad_frames(rows, options, message):
