@@ -37,6 +37,7 @@ _HOME = {
     "TruncatedDiscreteLaplace": "dpbayes.noise",
     "TruncatedLaplace": "dpbayes.noise",
     "fit": "dpbayes.inference",
+    "fit_many": "dpbayes.many",
     "load": "dpbayes.posterior",
 }
 _MODULES = (
@@ -77,6 +78,7 @@ __all__ = [
     "distributions",
     "errors",
     "fit",
+    "fit_many",
     "io",
     "load",
     "mechanism",
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     )
     from dpbayes.distributions import NoisyMixture, NoisyMultinomial, NoisyPoisson
     from dpbayes.inference import fit
+    from dpbayes.many import fit_many
     from dpbayes.mechanism import Clamp, Mechanism, Rescale, Round, Suppress
     from dpbayes.noise import (
         CustomNoise,

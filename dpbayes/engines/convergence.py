@@ -126,8 +126,9 @@ def _extreme(posterior: xr.Dataset, statistic: Any, *, largest: bool) -> tuple[f
         if not moving.any():
             continue
         # Constant entries are 0/0 to the statistics: they are replaced, then left out.
-        filler = xr.zeros_like(array, dtype=float)
-        filler[{DRAW: slice(None, None, 2)}] = 1.0
+        # Seven values, so that the folded draws (distances from the median) vary as well.
+        pattern = xr.DataArray(np.arange(array.sizes[DRAW]) % 7.0, dims=DRAW)
+        filler = xr.zeros_like(array, dtype=float) + pattern
         values = statistic(array.where(moving, filler).to_dataset(name="x"))["x"]
         flat = np.where(moving.ravel(), values.values.ravel(), -np.inf if largest else np.inf)
         flat = np.where(np.isnan(flat), np.inf if largest else -np.inf, flat)

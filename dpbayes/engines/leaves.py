@@ -85,7 +85,7 @@ def leaf_tables(
     log_weight: LogWeight,
     likelihood: Likelihood,
     tilt: float | np.ndarray,
-    cap: int | None,
+    cap: int | np.ndarray | None,
     cells: np.ndarray | None = None,
     windows: Windows | None = None,
 ) -> LeafTables:
@@ -99,8 +99,8 @@ def leaf_tables(
         Log likelihood of the same pairs.
     tilt : float or ndarray
         Tilt τ, added as τ m; one for all leaves, or one for each of `cells`.
-    cap : int or None
-        Largest possible count.
+    cap : int, ndarray or None
+        Largest possible count: one for all leaves, or one for each leaf of `likelihood`.
     cells : ndarray of int, optional
         Leaves to tabulate; all by default.
     windows : Windows, optional
@@ -114,6 +114,7 @@ def leaf_tables(
     chosen = np.arange(likelihood.size) if cells is None else cells
     tilts = np.broadcast_to(np.asarray(tilt, float), chosen.shape)
     centres = likelihood.centres()[chosen]
+    limit = np.broadcast_to(np.inf if cap is None else cap, likelihood.size)[chosen]
 
     def log_f(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         which = chosen[rows]
@@ -122,9 +123,9 @@ def leaf_tables(
     if windows is not None and windows.known(chosen):
         first, last = windows.of(chosen)
         tables = _fill(log_f, first, last - first + 1)
-        if _holds_all(tables, last, cap):
+        if _holds_all(tables, last, limit):
             return tables
-    first, last = _windows(log_f, centres, cap)
+    first, last = _windows(log_f, centres, limit)
     longest = float((last - first).max() + 1)
     if longest > MAX_WINDOW:
         raise UnsupportedError(
@@ -167,12 +168,11 @@ class Windows:
         self._last[cells] = np.where(seen, np.maximum(self._last[cells], last), last)
 
 
-def _holds_all(tables: LeafTables, last: np.ndarray, cap: int | None) -> bool:
+def _holds_all(tables: LeafTables, last: np.ndarray, limit: np.ndarray) -> bool:
     """Whether the ends of all tables are negligible, or as far as a count can go."""
     end = np.exp(10.0 - NEGLIGIBLE)
     low = np.array([t[0] for t in tables.tables])
     high = np.array([t[-1] for t in tables.tables])
-    limit = np.inf if cap is None else cap
     return bool(
         np.all((low < end) | (tables.first == 0)) and np.all((high < end) | (last >= limit))
     )
@@ -200,7 +200,7 @@ def _fill(log_f: LogWeight, first: np.ndarray, lengths: np.ndarray) -> LeafTable
 
 
 def _windows(
-    log_f: Callable[[np.ndarray, np.ndarray], np.ndarray], centres: np.ndarray, cap: int | None
+    log_f: LogWeight, centres: np.ndarray, limit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """First and last count of the window of each leaf.
 
@@ -211,7 +211,6 @@ def _windows(
     """
     size = centres.size
     cells = np.arange(size)
-    limit = np.inf if cap is None else float(cap)
     centre = np.minimum(centres, limit)
     reach = 2.0 ** np.arange(0.0, 60.0)
     top = np.full(size, -np.inf)
@@ -251,7 +250,7 @@ def _ends(
     points: np.ndarray,
     values: np.ndarray,
     top: np.ndarray,
-    limit: float,
+    limit: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bisect for the ends of the windows, starting from the visited points."""
     order = np.argsort(points, axis=0, kind="stable")

@@ -71,6 +71,17 @@ class Structure:
         """Whether nothing but the cells was released."""
         return len(self.groups) == 1 and self.levels[-1][0] is None
 
+    def caps(self, total: int | None) -> np.ndarray | None:
+        """Largest possible count of each cell, where sums are known exactly."""
+        out = np.full(self.cells.size, np.inf if total is None else float(total))
+        for group in self.groups:
+            likelihood = self.levels[group.level][0]
+            if likelihood is not None:
+                centre, variance = likelihood.gaussian(group.index)
+                if variance == 0.0:
+                    out[group.cells] = np.minimum(out[group.cells], centre)
+        return out if np.all(np.isfinite(out)) else None
+
     def gaussian_release(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return what was released about sums, as Gaussian observations.
 
@@ -180,7 +191,7 @@ class CountTree:
         self._windows = windows or Windows(nest.cells.size)
         self._nest, self._weight, self._tilt = nest, log_weight, tilt
         self.total, self._method = total, method
-        self._cap = total
+        self._cap = nest.caps(total)
         self._bundles: list[Bundle] = []
         self._tables: list[Table] = []
         if nest.flat and total is not None:
