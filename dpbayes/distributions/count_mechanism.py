@@ -140,6 +140,10 @@ class DiscreteGaussianQuantile(ScalarOp):
 
     nin = 2
 
+    def c_code(self, *args, **kwargs):
+        """Refuse: the compiled version is numba's."""
+        raise NotImplementedError("no C code")
+
     def impl(self, u, sigma):
         """Evaluate in Python."""
         return quantile_scalar(float(u), float(sigma))

@@ -67,10 +67,10 @@ class NoisyMultinomialLogp(Op):
         self.mechanism = mechanism
         self._function: Any = None
 
-    def make_node(self, value, log_p, n, scale):
+    def make_node(self, *inputs):
         """Four float inputs; a number and a vector."""
-        inputs = [pt.as_tensor(x).astype("float64") for x in (value, log_p, n, scale)]
-        return Apply(self, inputs, [pt.dscalar(), pt.dvector()])
+        floats = [pt.as_tensor(x).astype("float64") for x in inputs]
+        return Apply(self, floats, [pt.dscalar(), pt.dvector()])
 
     def infer_shape(self, node, shapes):
         """Shapes of the outputs."""
@@ -235,7 +235,8 @@ def _noisy_multinomial_logprob(rv_op, values, rng, size, n, p, scale, **kwargs):
     core = NoisyMultinomialLogp(rv_op.mechanism)
     batched = max(value.ndim - 1, p.ndim - 1, n.ndim) > 0
     op = Blockwise(core) if batched else core
-    logp, _ = op(value, pt.log(p), n.astype("float64"), scale)
+    node = op.make_node(value, pt.log(p), n.astype("float64"), scale)
+    logp = node.outputs[0]
     return check_parameters(
         logp,
         pt.all(pt.ge(p, 0)),

@@ -66,6 +66,10 @@ class NoisyPoissonPart(ScalarOp):
             self._function = _compiled(self.mechanism, self.part)
         return self._function(float(value), float(mu), float(scale))
 
+    def c_code(self, *args, **kwargs):
+        """Refuse: the compiled version is numba's."""
+        raise NotImplementedError("no C code")
+
     def pullback(self, inputs, outputs, output_gradients):
         """Chain rule in mu and scale; the released value is data."""
         (gz,) = output_gradients

@@ -189,7 +189,8 @@ def gradient_array(family, lower, upper, mu, scale, step=1.0):
     floats = (np.asarray(a, dtype=np.float64) for a in (lower, upper, mu, scale, step))
     arrays = np.broadcast_arrays(family, *floats)
     out = np.empty((3, arrays[0].size))
-    _each(*(np.ascontiguousarray(a).ravel() for a in arrays), out)
+    family, lower, upper, mu, scale, step = (np.ascontiguousarray(a).ravel() for a in arrays)
+    _each(family, lower, upper, mu, scale, step, out)
     value, d_mu, d_scale = (row.reshape(arrays[0].shape)[()] for row in out)
     return value, d_mu, d_scale
 
