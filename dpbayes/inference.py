@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbayes.engines import exact
+from dpbayes.engines import exact, exchange
 from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
 from dpbayes.posterior import Posterior, assemble
 from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
@@ -22,7 +22,7 @@ __all__ = ["fit"]
 _ENGINES = ("auto", "exact", "nuts")
 #: Prior draws kept for comparison, and the number of cells times draws they may take.
 _PRIOR_DRAWS, _PRIOR_ENTRIES = 1000, 4_000_000
-_TUNE, _TUNE_MIXTURE = 1000, 300
+_TUNE = 1000
 
 
 def fit(
@@ -124,7 +124,7 @@ def fit(
     sequence = np.random.SeedSequence([seed, release.digest()])
     settings = {
         "draws": draws, "chains": chains, "target_accept": target_accept,
-        "tune": tune or (_TUNE_MIXTURE if isinstance(chosen, ScaleMixture) else _TUNE),
+        "tune": tune or _WARM_UP.get(run, _TUNE),
         "progressbar": progressbar,
     }  # fmt: skip
     attrs = {"random_seed": seed, "prior": repr(chosen)}
@@ -158,6 +158,11 @@ def _histogram_runner(
     """Prior and engine of a histogram."""
     chosen = ScaleMixture() if prior is None else prior
     if isinstance(chosen, ScaleMixture):
+        if exchange.crossing(release):
+            raise UnsupportedError(
+                "margins that cross each other (rows and columns of one table) need a Dirichlet "
+                "prior: give prior=dpb.Dirichlet()"
+            )
         if engine == "nuts":
             raise UnsupportedError(
                 'engine="nuts" takes a Dirichlet prior; ScaleMixture has an engine of its own: '
@@ -169,6 +174,8 @@ def _histogram_runner(
             f"a histogram takes a ScaleMixture or Dirichlet prior, got {chosen!r}"
         )
     chosen.check_size(release.size)
+    if exchange.crossing(release):
+        return chosen, _histogram_crossing
     return chosen, _histogram_nuts if engine == "nuts" else _histogram_exact
 
 
@@ -197,6 +204,38 @@ def _histogram_exact(
         ),
         attrs={**attrs, "engine": "exact", "log_evidence": drawn.log_evidence},
     )
+
+
+def _histogram_crossing(
+    release: HistogramRelease,
+    prior: Dirichlet,
+    sequence: np.random.SeedSequence,
+    settings: dict[str, Any],
+    attrs: dict[str, Any],
+) -> Posterior:
+    from dpbayes.engines.convergence import convergence
+
+    seeds, seed_prior = sequence.spawn(2)
+    draws, chains = settings["draws"], settings["chains"]
+    with _progress("Drawing tables", draws * chains, settings["progressbar"]) as advance:
+        drawn = exchange.draw_posterior(
+            release, prior, draws, chains, settings["tune"], seeds, advance
+        )
+    arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
+    if drawn.rate is not None:
+        arrays[RATE] = drawn.rate
+    posterior = assemble(
+        release,
+        posterior=arrays,
+        prior=_prior_group(
+            release,
+            np.random.default_rng(seed_prior),
+            lambda n, rng: exact.draw_prior(release, prior, n, rng),
+        ),
+        attrs={**attrs, "engine": "exchange"},
+    )
+    posterior.data.attrs.update(_diagnostics(convergence(posterior.data, var_names=[COUNT, TOTAL])))
+    return posterior
 
 
 def _histogram_mixture(
@@ -314,6 +353,10 @@ def _seed(random_seed: Any) -> int:
             f"random_seed must be a whole number of at least 0 or None, got {random_seed!r}"
         )
     return int(random_seed)
+
+
+#: Warm-up where less than NUTS needs is enough.
+_WARM_UP: dict[Any, int] = {_histogram_mixture: 300, _histogram_crossing: 200}
 
 
 @contextlib.contextmanager
