@@ -36,6 +36,7 @@ PUBLIC = [
     "distributions",
     "errors",
     "fit",
+    "fit_many",
     "io",
     "load",
     "mechanism",

@@ -104,8 +104,12 @@ def test_bad_arguments(arguments, error, message):
 
 
 def test_what_can_be_fitted():
-    with pytest.raises(ParameterError, match=r"release must be .* got list"):
+    with pytest.raises(ParameterError, match=r'a list of releases needs shared="data"'):
         dpb.fit([1, 2, 3])
+    with pytest.raises(UnsupportedError, match='shared="data" needs histograms, got int'):
+        dpb.fit([1, 2, 3], shared="data")
+    with pytest.raises(ParameterError, match=r"release must be .* got int"):
+        dpb.fit(3)
     records = dpb.RecordRelease([1.0], mechanism=dpb.Laplace(scale=1), bounds=(0, 2))
     with pytest.raises(UnsupportedError, match='no exact engine: use engine="auto" or "nuts"'):
         dpb.fit(records, engine="exact")
