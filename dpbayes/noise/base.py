@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from dpbayes.errors import ParameterError, UnsupportedError
 
@@ -58,6 +57,8 @@ def solve_scale(target: Callable[[float], float], guess: float) -> float:
         high *= 4.0
         if high > 1e300:
             raise ParameterError("no finite scale fits the stated spread: it is too large")
+    from scipy import optimize  # slow to import, and only needed here
+
     return float(optimize.brentq(target, low, high, xtol=1e-14 * high, rtol=8.9e-16))
 
 

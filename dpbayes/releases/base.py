@@ -55,7 +55,9 @@ def digest(kind: str, values: np.ndarray, mechanism: Mechanism, *facts: Any) -> 
     sha.update(repr(mechanism.steps).encode())
     sha.update(type(mechanism.noise).__name__.encode())
     for value in mechanism.noise.parameters.values():
-        if not callable(value):
+        if callable(value):
+            sha.update(getattr(value, "__qualname__", type(value).__qualname__).encode())
+        else:
             sha.update(np.asarray(value, dtype=float).tobytes())
     for fact in facts:
         sha.update(repr(fact).encode())
