@@ -148,7 +148,9 @@ def release_from_dict(
         for margin in stored.get("margins", ()):
             release = _with_stored_margin(release, margin)
         for other in stored.get("repeats", ()):
-            release = release.with_repeat(release_from_dict(other))
+            again = release_from_dict(other)
+            assert isinstance(again, HistogramRelease)
+            release = release.with_repeat(again)
         return release
 
 

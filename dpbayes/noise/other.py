@@ -41,7 +41,7 @@ class CustomNoise(NoiseLaw):
     """
 
     # field() keeps dataclass from taking the base class's methods as defaults.
-    logpdf: Callable[[Any], Any] = field()
+    logpdf: Callable[[Any], Any] = field()  # type: ignore[assignment]
     cdf: Callable[[Any], Any] | None = None
     rvs: Callable[..., Any] = _cannot_sample
     sd: Parameter = field()

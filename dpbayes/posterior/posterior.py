@@ -105,7 +105,7 @@ class Posterior:
     @property
     def attrs(self) -> Mapping[str, Any]:
         """How the posterior was made: engine, seed, log evidence, versions."""
-        return self.data.attrs
+        return {str(name): value for name, value in self.data.attrs.items()}
 
     # -- estimands ---------------------------------------------------------------------
 

@@ -225,7 +225,7 @@ class HistogramRelease:
                 "two releases of the same data need the same cells in the same order, "
                 f"got {_shape(self)} and {_shape(other)}"
             )
-        totals = {self.total, other.total} - {None}
+        totals = {total for total in (self.total, other.total) if total is not None}
         if len(totals) > 1:
             raise ReleaseError(f"two releases of the same data state totals {sorted(totals)}")
         extended = copy.copy(self)
