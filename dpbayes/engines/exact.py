@@ -11,21 +11,26 @@ sums. No Markov chain is involved: draws are independent, and the evidence is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import special
 
+from dpbayes.engines.alone import THREADS, IndependentCells
 from dpbayes.engines.grid import adaptive_grid
-from dpbayes.engines.leaves import GammaWeights, leaf_tables
+from dpbayes.engines.leaves import GammaWeights
 from dpbayes.engines.likelihood import Likelihood
 from dpbayes.engines.tree import CountTree, Structure, structure
 from dpbayes.errors import ImpossibleReleaseError
-from dpbayes.kernels.leaves import outward_draws
 from dpbayes.priors import LEARNED, Dirichlet
 from dpbayes.releases import HistogramRelease
 
 __all__ = ["ExactDraws", "draw_posterior", "draw_prior", "log_evidence"]
+
+#: Probabilities drawn at a time from one stream of random numbers.
+_ENTRIES = 1 << 20
 
 Progress = Callable[[int], None]
 
@@ -85,14 +90,18 @@ def draw_posterior(
     nest = structure(release)
     found = _hyperparameters(release, prior, nest)
     chosen = rng.choice(len(found.points), size=draws, p=found.weights)
-    counts = np.empty((draws, release.size), dtype=np.int64)
-    for rows, share in _by_value(chosen, progress):
-        counts[rows] = found.points[chosen[rows[0]]].draw(nest, rows.size, rng, share)
-    shapes = np.stack([found.points[i].shapes for i in range(len(found.points))])
+    if len(found.points) == 1:
+        counts = found.points[0].draw(draws, rng, progress)
+    else:
+        counts = np.empty((draws, release.size), dtype=np.int64)
+        for rows, share in _by_value(chosen, progress):
+            point = replace(found.points[chosen[rows[0]]])  # a copy: its tree goes with it
+            counts[rows] = point.draw(rows.size, rng, share)
+    shapes = np.stack([point.shapes for point in found.points])
     rates = np.array([point.rate for point in found.points], dtype=float)
     learned = prior.concentration == "learned"
     return ExactDraws(
-        probability=_dirichlet(shapes[chosen] + counts, rng),
+        probability=_dirichlet_given_counts(shapes, chosen, counts, rng),
         count=counts,
         total=counts.sum(axis=1),
         rate=None if release.total is not None else rates[chosen],
@@ -138,15 +147,15 @@ def draw_prior(
     else:
         shapes = np.broadcast_to(prior.shapes(size), (draws, size))
     if release.total is not None:
-        probability = _dirichlet(shapes, rng)
+        probability = dirichlet(shapes, rng)
         count = rng.multinomial(release.total, probability)
         return {"probability": probability, "count": count, "total": count.sum(axis=1)}
     if prior.rate == 0:
-        return {"probability": _dirichlet(shapes, rng)}
+        return {"probability": dirichlet(shapes, rng)}
     if prior.rate is not None:
         rate = np.full(draws, prior.rate)
     else:
-        low, high = np.log(_totals(release, prior))
+        low, high = np.log(expected_totals(release, prior))
         rate = shapes.sum(axis=1) / np.exp(rng.uniform(low, high, draws))
     intensity = rng.standard_gamma(shapes) / rate[:, None]
     count = rng.poisson(intensity)
@@ -164,9 +173,12 @@ def draw_prior(
 class _Point:
     """One value of the hyperparameters: shapes of the Gamma laws, and rate or public total."""
 
+    nest: Structure
+    alone: IndependentCells | None
     shapes: np.ndarray
     rate: float
     total: int | None
+    method: str
 
     @property
     def _tilt(self) -> float:
@@ -174,36 +186,29 @@ class _Point:
             return float(-np.log1p(self.shapes.sum() / max(self.total, 1)))
         return float(-np.log1p(self.rate))
 
-    def _tree(self, nest: Structure, method: str) -> CountTree:
-        return CountTree(nest, GammaWeights(self.shapes), self._tilt, self.total, method)
+    @cached_property
+    def _tree(self) -> CountTree:
+        weights = GammaWeights(self.shapes)
+        return CountTree(self.nest, weights, self._tilt, self.total, self.method)
 
-    def log_evidence(self, nest: Structure, method: str) -> float:
+    def log_evidence(self) -> float:
         """Log evidence given the hyperparameters; -inf where the release is impossible."""
         mass = self.shapes.sum()
         if self.total is not None:
             n = self.total
             norm = special.gammaln(mass + n) - special.gammaln(mass) - special.gammaln(n + 1.0)
-            return self._tree(nest, method).log_root - float(norm)
+            return self._tree.log_root - float(norm)
         # (1 - t)^A; an improper prior has no normalisation, and evidence up to a constant.
         log_norm = mass * (np.log(self.rate) - np.log1p(self.rate)) if self.rate > 0 else 0.0
-        if nest.flat:
-            tables = leaf_tables(GammaWeights(self.shapes), nest.cells, self._tilt, None)
-            return float(tables.log_mass.sum() + log_norm)
-        return self._tree(nest, method).log_root + float(log_norm)
+        if self.alone is not None:
+            return self.alone.log_mass(self.shapes, self._tilt) + float(log_norm)
+        return self._tree.log_root + float(log_norm)
 
-    def draw(
-        self, nest: Structure, draws: int, rng: np.random.Generator, progress: Progress
-    ) -> np.ndarray:
+    def draw(self, draws: int, rng: np.random.Generator, progress: Progress) -> np.ndarray:
         """Draw counts; with nothing known of sums every cell is on its own."""
-        if self.total is not None or not nest.flat:
-            return self._tree(nest, "auto").draw(draws, rng, progress)
-        tables = leaf_tables(GammaWeights(self.shapes), nest.cells, self._tilt, None)
-        counts = np.empty((nest.cells.size, draws), dtype=np.int64)
-        for j, table in enumerate(tables.tables):
-            uniforms = rng.random(draws)
-            outward_draws(table, tables.first[j], int(tables.mean[j]), uniforms, counts[j])
-        progress(nest.cells.size)
-        return np.ascontiguousarray(counts.T)
+        if self.alone is not None:
+            return self.alone.draw(self.shapes, self._tilt, draws, rng, progress)
+        return self._tree.draw(draws, rng, progress)
 
 
 @dataclass(frozen=True)
@@ -223,20 +228,22 @@ def _hyperparameters(
     learned = prior.concentration == "learned"
     open_rate = total is None and prior.rate is None
 
+    given = np.ones(size) if learned else prior.shapes(size)
+    alone = IndependentCells(nest.cells, given) if nest.flat and total is None else None
+
     def point(x: np.ndarray) -> _Point:
-        shapes = np.full(size, np.exp(x[0])) if learned else prior.shapes(size)
-        if open_rate:
-            return _Point(shapes, float(shapes.sum() / np.exp(x[-1])), total)
-        return _Point(shapes, prior.rate or 0.0, total)
+        shapes = np.full(size, np.exp(x[0])) if learned else given
+        rate = float(shapes.sum() / np.exp(x[-1])) if open_rate else prior.rate or 0.0
+        return _Point(nest, alone, shapes, rate, total, method)
 
     def evidence(x: np.ndarray) -> float:
-        return point(x).log_evidence(nest, method)
+        return point(x).log_evidence()
 
     box = [tuple(np.log(LEARNED))] * learned
-    box += [tuple(np.log(_totals(release, prior)))] * open_rate
+    box += [tuple(np.log(expected_totals(release, prior)))] * open_rate
     if not box:
         only = point(np.empty(0))
-        value = only.log_evidence(nest, method)
+        value = only.log_evidence()
         if not np.isfinite(value):
             raise _impossible(release)
         return _Hyperparameters([only], np.ones(1), value)
@@ -249,7 +256,7 @@ def _hyperparameters(
     return _Hyperparameters(points, weights, grid.log_integral)
 
 
-def _totals(release: HistogramRelease, prior: Dirichlet) -> tuple[float, float]:
+def expected_totals(release: HistogramRelease, prior: Dirichlet) -> tuple[float, float]:
     """Range of the log-uniform law of an expected total."""
     observations = release.observations()
     return prior.total_range(Likelihood(observations).centres(), observations.noise.sd)
@@ -270,15 +277,36 @@ def _by_value(chosen: np.ndarray, progress: Progress) -> Iterator[tuple[np.ndarr
         yield np.flatnonzero(chosen == value), share
 
 
-def _dirichlet(shapes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def dirichlet(shapes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one Dirichlet vector per row of shapes."""
     small = shapes < 0.1
-    gammas = rng.standard_gamma(np.where(small, shapes + 1.0, shapes))
-    if small.any():  # G(a) = G(a + 1) U^(1/a) underflows, but for its logarithm
+    if not small.any():
+        gammas = rng.standard_gamma(shapes)
+    else:
+        # G(a) = G(a + 1) U^(1/a) underflows, but for its logarithm.
+        gammas = rng.standard_gamma(np.where(small, shapes + 1.0, shapes))
         shrink = np.where(small, rng.standard_exponential(shapes.shape) / shapes, 0.0)
         logs = np.log(gammas) - shrink
         gammas = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return gammas / gammas.sum(axis=1, keepdims=True)
+    gammas /= gammas.sum(axis=1, keepdims=True)
+    return gammas
+
+
+def _dirichlet_given_counts(
+    shapes: np.ndarray, chosen: np.ndarray, counts: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw P given the counts, some rows at a time: the arrays may be as large as memory."""
+    out = np.empty(counts.shape)
+    step = max(_ENTRIES // counts.shape[1], 1)
+    starts = range(0, counts.shape[0], step)
+
+    def work(start: int, child: np.random.Generator) -> None:
+        rows = slice(start, start + step)
+        out[rows] = dirichlet(shapes[chosen[rows]] + counts[rows], child)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, starts, rng.spawn(len(starts))))
+    return out
 
 
 def _impossible(release: HistogramRelease) -> ImpossibleReleaseError:

@@ -10,18 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
-from dpbayes.engines.likelihood import Likelihood
+from dpbayes.engines.likelihood import JointLikelihood, Likelihood
 from dpbayes.errors import UnsupportedError
+from dpbayes.kernels import leaf_tables as compiled
 from dpbayes.kernels import leaves as kernel
+from dpbayes.kernels.leaf_tables import MAX_WINDOW, NEGLIGIBLE
 
-__all__ = ["GammaWeights", "LeafTables", "LogWeight", "Windows", "leaf_tables"]
+__all__ = ["GammaWeights", "LeafTables", "LogWeight", "Windows", "check_window", "leaf_tables"]
 
-#: Entries this far below the largest, in log, are left out of a table.
-NEGLIGIBLE = 43.0
-#: Longest window; beyond it the release does not bound the count.
-MAX_WINDOW = 50_000_000
 #: Entries evaluated at a time.
 CHUNK = 2_000_000
 
@@ -37,14 +34,13 @@ class GammaWeights:
 
     def __init__(self, shapes: np.ndarray) -> None:
         self.shapes = shapes
-        self._common = float(shapes[0]) if np.all(shapes == shapes[0]) else None
+        self._flat = bool(np.all(shapes == 1.0))
 
     def __call__(self, cells: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Log weights of pairs of cells and counts."""
-        if self._common == 1.0:
+        if self._flat:
             return np.zeros(counts.shape)
-        a = self.shapes[cells] if self._common is None else self._common
-        return special.gammaln(a + counts) - special.gammaln(a) - special.gammaln(counts + 1.0)
+        return compiled.log_weights(self.shapes[cells], counts)
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,10 @@ class LeafTables:
     ----------
     first : ndarray of int
         Count of the first entry of each table.
-    tables : list of ndarray
-        Entries, scaled so that the largest is 1.
+    values : ndarray
+        Entries of all tables, one after the other, scaled so that the largest of each is 1.
+    offsets : ndarray of int
+        Where each table starts in `values`, and the end of the last.
     log_scale : ndarray
         Log of the factor taken out of each table.
     log_sum : ndarray
@@ -66,11 +64,17 @@ class LeafTables:
     """
 
     first: np.ndarray
-    tables: list[np.ndarray]
+    values: np.ndarray
+    offsets: np.ndarray
     log_scale: np.ndarray
     log_sum: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
+
+    @property
+    def tables(self) -> list[np.ndarray]:
+        """Entries of each table."""
+        return np.split(self.values, self.offsets[1:-1])
 
     @property
     def log_mass(self) -> np.ndarray:
@@ -83,7 +87,7 @@ LogWeight = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def leaf_tables(
     log_weight: LogWeight,
-    likelihood: Likelihood,
+    likelihood: Likelihood | JointLikelihood,
     tilt: float | np.ndarray,
     cap: int | np.ndarray | None,
     cells: np.ndarray | None = None,
@@ -115,6 +119,8 @@ def leaf_tables(
     tilts = np.broadcast_to(np.asarray(tilt, float), chosen.shape)
     centres = likelihood.centres()[chosen]
     limit = np.broadcast_to(np.inf if cap is None else cap, likelihood.size)[chosen]
+    if isinstance(log_weight, GammaWeights) and likelihood.compiled is not None:
+        return _compiled(log_weight, likelihood.compiled, chosen, tilts, centres, limit)
 
     def log_f(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         which = chosen[rows]
@@ -126,15 +132,39 @@ def leaf_tables(
         if _holds_all(tables, last, limit):
             return tables
     first, last = _windows(log_f, centres, limit)
-    longest = float((last - first).max() + 1)
+    check_window(float((last - first).max() + 1))
+    if windows is not None:
+        windows.remember(chosen, first, last)
+    return _fill(log_f, first, last - first + 1)
+
+
+def check_window(longest: float) -> None:
+    """Refuse a window that is too long."""
     if longest > MAX_WINDOW:
         raise UnsupportedError(
             f"the release and the prior leave a count undecided among {longest:.3g} values: "
             "give a larger prior rate or a public total"
         )
-    if windows is not None:
-        windows.remember(chosen, first, last)
-    return _fill(log_f, first, last - first + 1)
+
+
+def _compiled(
+    weights: GammaWeights,
+    cells: compiled.Cells,
+    chosen: np.ndarray,
+    tilts: np.ndarray,
+    centres: np.ndarray,
+    limit: np.ndarray,
+) -> LeafTables:
+    """Find and fill all tables in compiled code."""
+    shapes = weights.shapes[chosen]
+    tilts, limit = np.ascontiguousarray(tilts), np.ascontiguousarray(limit, dtype=float)
+    first, last = np.empty(chosen.size, dtype=np.int64), np.empty(chosen.size, dtype=np.int64)
+    compiled.find_windows(cells, chosen, shapes, tilts, centres, limit, first, last)
+    check_window(float((last - first).max() + 1))
+    offsets = np.concatenate([[0], np.cumsum(last - first + 1)])
+    values, moments = np.empty(offsets[-1]), np.empty((4, chosen.size))
+    compiled.fill_tables(cells, chosen, shapes, tilts, first, offsets, values, moments)
+    return LeafTables(first, values, offsets, *moments)
 
 
 class Windows:
@@ -171,8 +201,7 @@ class Windows:
 def _holds_all(tables: LeafTables, last: np.ndarray, limit: np.ndarray) -> bool:
     """Whether the ends of all tables are negligible, or as far as a count can go."""
     end = np.exp(10.0 - NEGLIGIBLE)
-    low = np.array([t[0] for t in tables.tables])
-    high = np.array([t[-1] for t in tables.tables])
+    low, high = tables.values[tables.offsets[:-1]], tables.values[tables.offsets[1:] - 1]
     return bool(
         np.all((low < end) | (tables.first == 0)) and np.all((high < end) | (last >= limit))
     )
@@ -180,23 +209,20 @@ def _holds_all(tables: LeafTables, last: np.ndarray, limit: np.ndarray) -> bool:
 
 def _fill(log_f: LogWeight, first: np.ndarray, lengths: np.ndarray) -> LeafTables:
     """Evaluate all tables, some leaves at a time to bound the memory."""
-    tables: list[np.ndarray] = []
-    moments = np.empty((4, first.size))
-    ends = np.cumsum(lengths)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values, moments = np.empty(offsets[-1]), np.empty((4, first.size))
     start = 0
     while start < first.size:
-        before = ends[start - 1] if start else 0
-        stop = max(int(np.searchsorted(ends, before + CHUNK, side="right")), start + 1)
-        size = lengths[start:stop]
-        offsets = np.concatenate([[0], np.cumsum(size)])
-        rows = np.repeat(np.arange(start, stop), size)
-        counts = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - first[start:stop], size)
-        values = log_f(rows, counts.astype(float))
-        kernel.normalise_tables(values, offsets, first[start:stop], moments[:, start:stop])
-        tables += np.split(values, offsets[1:-1])
+        stop = int(np.searchsorted(offsets, offsets[start] + CHUNK, side="right")) - 1
+        stop = max(stop, start + 1)
+        here = offsets[start : stop + 1] - offsets[start]
+        rows = np.repeat(np.arange(start, stop), lengths[start:stop])
+        counts = np.arange(here[-1]) - np.repeat(here[:-1] - first[start:stop], lengths[start:stop])
+        part = values[offsets[start] : offsets[stop]]
+        part[:] = log_f(rows, counts.astype(float))
+        kernel.normalise_tables(part, here, first[start:stop], moments[:, start:stop])
         start = stop
-    log_scale, log_sum, mean, variance = moments
-    return LeafTables(first, tables, log_scale, log_sum, mean, variance)
+    return LeafTables(first, values, offsets, *moments)
 
 
 def _windows(

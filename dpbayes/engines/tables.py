@@ -2,31 +2,33 @@
 
 A table stands for an unnormalised law of a sum s, f(s) = exp(log_scale - tilt s) v[s - first],
 with the largest v equal to 1. The tilt moves the bulk of v to where f matters, because FFT
-is accurate only relative to the largest entry.
+is accurate only relative to the largest entry. All tables of a level of a tree are kept and
+worked on together: single tables are too small to be worth a call each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy import fft
 
-from dpbayes.kernels.leaves import split_draws
+from dpbayes.kernels import sums as kernel
 
-__all__ = ["Bundle", "Table", "convolve"]
+__all__ = ["Forest", "Table", "Tables"]
 
-#: Entries below this share of the largest are cut off the ends of a table.
-_CUT = 1e-19
 #: Below this number of products a direct convolution is faster than FFT.
 _DIRECT = 30_000
+#: Entries transformed at a time.
+_BATCH = 1 << 18
+_THREADS = 2
 
 
 @dataclass(frozen=True)
 class Table:
-    """Unnormalised law of a sum of counts (see the module's docstring).
+    """Unnormalised law of one sum of counts (see the module's docstring).
 
     Parameters
     ----------
@@ -36,58 +38,30 @@ class Table:
         Entries; the largest is 1, or all are 0 where no sum is possible.
     log_scale, tilt : float
         The law is exp(log_scale - tilt s) values[s - first].
-    known_moments : pair of float, optional
-        Mean and variance of the tilted law, where they are known beforehand.
     """
 
     first: int
     values: np.ndarray
     log_scale: float
     tilt: float
-    known_moments: tuple[float, float] | None = None
 
     @property
     def sums(self) -> np.ndarray:
         """Sums of the entries."""
         return self.first + np.arange(self.values.size)
 
-    @cached_property
-    def moments(self) -> tuple[float, float]:
-        """Mean and variance of the tilted law."""
-        if self.known_moments is not None:
-            return self.known_moments
-        total = self.values.sum()
-        if not total > 0:
-            return float(self.first), 0.0
-        mean = float(self.values @ self.sums / total)
-        return mean, float(self.values @ (self.sums - mean) ** 2 / total)
-
     @property
     def possible(self) -> bool:
         """Whether any sum has mass."""
         return bool(self.values.max() > 0)
 
-    def plus(self, log_factor: np.ndarray, tilt: float) -> Table:
-        """Multiply the entries by exp(log_factor), which the new tilt may have to undo."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.values) + log_factor
-        top = float(logs.max())
-        if top == -np.inf:
-            return Table(self.first, np.zeros(1), -np.inf, tilt)
-        values = np.exp(logs - top)
-        keep = np.flatnonzero(values > _CUT)
-        start, stop = int(keep[0]), int(keep[-1]) + 1
-        return Table(self.first + start, values[start:stop], self.log_scale + top, tilt)
-
     def tilted(self, tilt: float) -> Table:
         """Return the same law under another tilt."""
-        if tilt == self.tilt:
-            return self
-        return self.plus((tilt - self.tilt) * self.sums, tilt)
+        return Tables.of([self]).tilted(np.array([tilt])).one(0)
 
     def times(self, log_likelihood: np.ndarray) -> Table:
         """Multiply the law by a likelihood of the sum, given at `sums`."""
-        return self.plus(log_likelihood, self.tilt)
+        return Tables.of([self]).times(log_likelihood).one(0)
 
     def log_at(self, total: int) -> float:
         """Log of the unnormalised law at one sum."""
@@ -96,55 +70,136 @@ class Table:
             return -np.inf
         return self.log_scale - self.tilt * total + float(np.log(self.values[index]))
 
-    def merge(self, other: Table, method: str) -> Table:
-        """Law of the sum of two independent sums under the same tilt."""
-        product = convolve(self.values, other.values, method)
-        peak = float(product.max())
-        first = self.first + other.first
-        if not peak > 0:
-            return Table(first, np.zeros(1), -np.inf, self.tilt)
-        keep = np.flatnonzero(product > _CUT * peak)
-        start, stop = int(keep[0]), int(keep[-1]) + 1
-        scale = self.log_scale + other.log_scale + float(np.log(peak))
-        (mean, variance), (more, spread) = self.moments, other.moments
-        moments = (mean + more, variance + spread)
-        return Table(first + start, product[start:stop] / peak, scale, self.tilt, moments)
 
-
-class Bundle:
-    """Children of one node, merged in pairs; splits the node's sum among them.
+@dataclass(frozen=True)
+class Tables:
+    """Laws of many sums, their entries one after the other.
 
     Parameters
     ----------
-    tables : sequence of Table
-        Tables of the children, all under the same tilt.
-    method : {"auto", "fft", "direct"}
-        How to convolve.
+    first, log_scale, tilt : ndarray
+        As in `Table`, one for each law.
+    values : ndarray
+        Entries of all laws.
+    offsets : ndarray of int
+        Where each law starts in `values`, and the end of the last.
+    mean, variance : ndarray
+        Moments of the tilted laws.
     """
 
-    def __init__(self, tables: Sequence[Table], method: str = "auto") -> None:
-        self.children = len(tables)
-        self._nodes = list(tables)
-        self._pairs: list[tuple[int, int]] = [(-1, -1)] * len(tables)
-        level = list(range(len(tables)))
-        while len(level) > 1:
-            merged = []
-            for left, right in zip(level[0::2], level[1::2], strict=False):
-                self._nodes.append(self._nodes[left].merge(self._nodes[right], method))
-                self._pairs.append((left, right))
-                merged.append(len(self._nodes) - 1)
-            level = merged + level[2 * len(merged) :]
-        self._root = level[0]
+    first: np.ndarray
+    log_scale: np.ndarray
+    tilt: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def of(cls, tables: Sequence[Table]) -> Tables:
+        """Gather single tables."""
+        offsets = np.concatenate([[0], np.cumsum([t.values.size for t in tables])])
+        first = np.array([t.first for t in tables], dtype=np.int64)
+        scale, tilt = (np.array([getattr(t, n) for t in tables]) for n in ("log_scale", "tilt"))
+        values = np.concatenate([t.values for t in tables])
+        plain = cls(first, scale, tilt, values, offsets, scale, scale)
+        return plain._reweighed(np.zeros(first.size), np.empty(0))
+
+    def one(self, index: int) -> Table:
+        """Return one law."""
+        entries = self.values[self.offsets[index] : self.offsets[index + 1]]
+        return Table(
+            int(self.first[index]), entries, float(self.log_scale[index]), float(self.tilt[index])
+        )
+
+    def take(self, order: np.ndarray) -> Tables:
+        """Put the laws into another order."""
+        if np.array_equal(order, np.arange(self.first.size)):
+            return self
+        sizes = np.diff(self.offsets)[order]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        where = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], sizes)
+        rest = (self.mean[order], self.variance[order])
+        scales = (self.log_scale[order], self.tilt[order])
+        return Tables(self.first[order], *scales, self.values[where], offsets, *rest)
 
     @property
-    def child_tilt(self) -> float:
-        """Tilt of the children's tables."""
-        return self._nodes[0].tilt
+    def owners(self) -> np.ndarray:
+        """Law to which each entry belongs."""
+        return np.repeat(np.arange(self.first.size), np.diff(self.offsets))
 
     @property
-    def top(self) -> Table:
-        """Law of the sum of all children."""
-        return self._nodes[self._root]
+    def sums(self) -> np.ndarray:
+        """Sums of all entries."""
+        start = self.first - self.offsets[:-1]
+        return np.arange(self.values.size) + np.repeat(start, np.diff(self.offsets))
+
+    def tilted(self, tilt: np.ndarray) -> Tables:
+        """Return the same laws under other tilts."""
+        slope = tilt - self.tilt
+        return self if not slope.any() else self._reweighed(slope, np.empty(0))
+
+    def times(self, log_likelihood: np.ndarray) -> Tables:
+        """Multiply the laws by likelihoods of the sums, given for every entry."""
+        return self._reweighed(np.zeros(self.first.size), log_likelihood)
+
+    def _reweighed(self, slope: np.ndarray, log_factor: np.ndarray) -> Tables:
+        size = self.first.size
+        out, moments = np.empty(self.values.size), np.empty((3, size))
+        start, stop = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+        kernel.reweigh(
+            self.values, self.offsets, self.first, slope, log_factor, out, start, stop, moments
+        )
+        values, offsets = kernel.compact(out, self.offsets, start, stop)
+        scale, mean, variance = moments
+        return Tables(
+            self.first + start, self.log_scale + scale, self.tilt + slope, values, offsets, mean,
+            variance,
+        )  # fmt: skip
+
+    @property
+    def possible(self) -> np.ndarray:
+        """Whether any sum of each law has mass."""
+        return self.log_scale > -np.inf
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Parts that were merged in pairs, and the largest entry of each convolution."""
+
+    parts: Tables
+    left: np.ndarray
+    right: np.ndarray
+    peak: np.ndarray
+
+
+class Forest:
+    """Children of many nodes, merged in pairs; splits the nodes' sums among them.
+
+    Parameters
+    ----------
+    tables : Tables
+        Laws of the children, those of one node after the other and under one tilt.
+    sizes : ndarray of int
+        Number of children of each node.
+    method : {"auto", "fft", "direct"}
+        How to convolve. FFT errs by about 1e-16 of the largest entry; what it makes
+        negative is set to 0.
+    """
+
+    def __init__(self, tables: Tables, sizes: np.ndarray, method: str = "auto") -> None:
+        self._rounds: list[_Round] = []
+        while sizes.max() > 1:
+            half = (sizes + 1) // 2
+            node = np.repeat(np.arange(sizes.size), half)
+            place = np.arange(node.size) - np.repeat(np.cumsum(half) - half, half)
+            left = (np.cumsum(sizes) - sizes)[node] + 2 * place
+            right = np.where(2 * place + 1 < sizes[node], left + 1, -1)
+            merged, peak = _merge(tables, left, right, method)
+            self._rounds.append(_Round(tables, left, right, peak))
+            tables, sizes = merged, half
+        #: Laws of the sums of all children of each node.
+        self.top = tables
 
     def split(
         self,
@@ -152,12 +207,12 @@ class Bundle:
         rng: np.random.Generator,
         progress: Callable[[int], None] = lambda _: None,
     ) -> np.ndarray:
-        """Draw the children's sums given their total.
+        """Draw the children's sums given the nodes' sums.
 
         Parameters
         ----------
-        totals : ndarray of int
-            Total of each draw.
+        totals : ndarray of int, shape (nodes, draws)
+            Sums of the nodes.
         rng : Generator
             Source of randomness.
         progress : callable
@@ -166,46 +221,74 @@ class Bundle:
         Returns
         -------
         ndarray of int, shape (children, draws)
-            Sums; each column adds up to its total. A total without mass gives -1 throughout.
+            Sums; those of a node's children add up to its own. A sum without mass gives -1
+            throughout.
         """
-        out = np.empty((self.children, totals.size), dtype=np.int64)
-        stack = [(self._root, np.ascontiguousarray(totals, dtype=np.int64))]
-        while stack:
-            index, sums = stack.pop()
-            left, right = self._pairs[index]
-            if left < 0:
-                out[index] = sums
-                progress(1)
-                continue
-            a, b = self._nodes[left], self._nodes[right]
-            (mean_a, var_a), (mean_b, var_b) = a.moments, b.moments
-            slope = var_a / (var_a + var_b) if var_a + var_b > 0 else 0.5
-            parts = np.empty_like(sums)
-            failed = split_draws(
-                a.values, a.first, b.values, b.first, slope,
-                mean_a - slope * (mean_a + mean_b), sums, rng.random(sums.size), parts,
-            )  # fmt: skip
-            if failed >= 0:
-                out[:] = -1
-                return out
-            stack.append((right, sums - parts))
-            stack.append((left, parts))
-        return out
+        merged, sums = self.top, np.ascontiguousarray(totals, dtype=np.int64)
+        for level in reversed(self._rounds):
+            p = level.parts
+            out = np.empty((p.first.size, sums.shape[1]), dtype=np.int64)
+            uniforms = rng.random(sums.shape)
+
+            def work(nodes, sums=sums, merged=merged, level=level, p=p, out=out, u=uniforms):
+                return kernel.split_nodes(
+                    p.values, p.offsets, p.first, p.mean, p.variance, level.left, level.right,
+                    merged.values, merged.offsets, merged.first, level.peak, nodes, sums, u, out,
+                )  # fmt: skip
+
+            blocks = np.array_split(np.arange(sums.shape[0]), min(4 * _THREADS, sums.shape[0]))
+            with ThreadPoolExecutor(_THREADS) as pool:
+                if max(pool.map(work, blocks)) >= 0:
+                    return np.full((self.children, sums.shape[1]), -1)
+            merged, sums = p, out
+        progress(self.children)
+        return sums
+
+    @property
+    def children(self) -> int:
+        """Number of children of all nodes."""
+        return self._rounds[0].parts.first.size if self._rounds else self.top.first.size
 
 
-def convolve(a: np.ndarray, b: np.ndarray, method: str = "auto") -> np.ndarray:
-    """Convolve two tables of non-negative entries.
+def _merge(
+    tables: Tables, left: np.ndarray, right: np.ndarray, method: str
+) -> tuple[Tables, np.ndarray]:
+    """Laws of the sums of pairs of laws, and the largest entries before they were scaled."""
+    sizes, alone = np.diff(tables.offsets), right < 0
+    long, short = sizes[left], np.where(alone, 1, sizes[right])
+    offsets = np.concatenate([[0], np.cumsum(long + short - 1)])
+    raw, peak = np.empty(offsets[-1]), np.empty(left.size)
+    start, stop = np.empty(left.size, dtype=np.int64), np.empty(left.size, dtype=np.int64)
+    few = (long * short <= _DIRECT) | (method == "direct")
+    by_fft = ~alone & ((method == "fft") | ~few)
+    kernel.convolve_direct(
+        tables.values, tables.offsets, left, right, np.flatnonzero(~by_fft), raw, offsets,
+        start, stop, peak,
+    )  # fmt: skip
+    lengths = np.where(by_fft, _fft_length(long + short - 1), 0)
+    for length in np.unique(lengths[by_fft]):
+        nodes = np.flatnonzero(lengths == length)
+        for batch in np.array_split(nodes, -(-nodes.size * length // _BATCH)):
+            if batch.size:
+                rows = np.empty((2, batch.size, length))
+                kernel.pack(tables.values, tables.offsets, left[batch], rows[0])
+                kernel.pack(tables.values, tables.offsets, right[batch], rows[1])
+                waves = fft.rfft(rows, axis=-1, overwrite_x=True)
+                product = fft.irfft(waves[0] * waves[1], length, axis=-1, overwrite_x=True)
+                kernel.unpack(product, batch, raw, offsets, start, stop, peak)
+    values, compact = kernel.compact(raw, offsets, start, stop)
+    first, scale, mean, variance = (
+        x[left] + np.where(alone, 0, x[right])
+        for x in (tables.first, tables.log_scale, tables.mean, tables.variance)
+    )
+    with np.errstate(divide="ignore"):
+        scale = scale + np.log(peak)
+    merged = Tables(first + start, scale, tables.tilt[left], values, compact, mean, variance)
+    return merged, peak
 
-    Parameters
-    ----------
-    a, b : ndarray
-        Tables.
-    method : {"auto", "fft", "direct"}
-        FFT errs by about 1e-16 of the largest entry; what it makes negative is set to 0.
-    """
-    if method == "direct" or (method == "auto" and a.size * b.size <= _DIRECT):
-        return np.convolve(a, b)
-    size = a.size + b.size - 1
-    length = fft.next_fast_len(size, real=True)
-    product = fft.rfft(a, length) * fft.rfft(b, length)
-    return np.maximum(fft.irfft(product, length)[:size], 0.0)
+
+def _fft_length(size: np.ndarray) -> np.ndarray:
+    """Lengths of which there are few per octave, each quick to transform."""
+    octave = 2 ** np.maximum(np.ceil(np.log2(size)).astype(np.int64) - 4, 0)
+    steps = np.array([8, 9, 10, 12, 15, 16])
+    return octave * steps[np.searchsorted(steps, -(-size // octave))]

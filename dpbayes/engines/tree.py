@@ -11,19 +11,21 @@ it a margin many standard deviations from the sum of its cells would be rounding
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from dpbayes.engines.leaves import LogWeight, Windows, leaf_tables
+from dpbayes.engines.alone import transposed
+from dpbayes.engines.leaves import LeafTables, LogWeight, Windows, leaf_tables
 from dpbayes.engines.likelihood import JointLikelihood, Likelihood
-from dpbayes.engines.tables import Bundle, Table
+from dpbayes.engines.tables import Forest, Tables
 from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
 from dpbayes.releases import HistogramRelease, Margin
 from dpbayes.releases.margins import is_nested
 
-__all__ = ["CountTree", "Structure", "structure"]
+__all__ = ["CountTree", "Level", "Structure", "structure"]
 
 AnyLikelihood = Likelihood | JointLikelihood
 
@@ -33,54 +35,75 @@ _NEAR = 1.0
 _PILOT = 64
 #: Rounds of pilot draws; far from the posterior each moves the targets some sds nearer.
 _ROUNDS = 60
+#: Steps of the search for a tilt, and the steepest tilt.
+_STEPS, _STEEPEST = 200, 1e12
 
 
-@dataclass
-class _Group:
-    """A group of cells; `children` are groups, or empty where `cells` are its leaves."""
+class Level(NamedTuple):
+    """One level of groups.
 
-    level: int
-    index: int
-    cells: np.ndarray
-    children: list[int] = field(default_factory=list)
+    Parameters
+    ----------
+    likelihood : Likelihood or None
+        Likelihood of the released totals of its groups.
+    label : callable
+        Name of a group.
+    members : ndarray of int
+        What the groups consist of, group by group: cells in the finest level, groups of the
+        level below in the others.
+    sizes : ndarray of int
+        Number of members of each group.
+    """
+
+    likelihood: AnyLikelihood | None
+    label: Callable[[int], str]
+    members: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def owner(self) -> np.ndarray:
+        """Group of each of `members`."""
+        return np.repeat(np.arange(self.sizes.size), self.sizes)
+
+    def add_up(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the members of each group."""
+        return np.bincount(self.owner, values[self.members], self.sizes.size)
 
 
 @dataclass(frozen=True)
 class Structure:
-    """The nesting of a release: groups from the finest to the root, and their likelihoods.
+    """The nesting of a release: levels from the finest to the root, and the likelihoods.
 
     Parameters
     ----------
-    groups : list of group
-        Children come before their parents; the last is the root.
+    levels : list of Level
+        The last holds the root alone. Groups are numbered through, level by level.
     leaf_group : ndarray of int
-        Position of the group right above each cell.
+        Group of the finest level of each cell.
     cells : Likelihood
         Likelihood of the released cells.
-    levels : list of (Likelihood or None, label)
-        Likelihood of the totals of each level, and a function that names them.
     """
 
-    groups: list[_Group]
+    levels: list[Level]
     leaf_group: np.ndarray
     cells: AnyLikelihood
-    levels: list[tuple[AnyLikelihood | None, Callable[[int], str]]]
 
     @property
     def flat(self) -> bool:
         """Whether nothing but the cells was released."""
-        return len(self.groups) == 1 and self.levels[-1][0] is None
+        return len(self.levels) == 1 and self.levels[0].likelihood is None
 
     def caps(self, total: int | None) -> np.ndarray | None:
         """Largest possible count of each cell, where sums are known exactly."""
-        out = np.full(self.cells.size, np.inf if total is None else float(total))
-        for group in self.groups:
-            likelihood = self.levels[group.level][0]
-            if likelihood is not None:
-                centre, variance = likelihood.gaussian(group.index)
-                if variance == 0.0:
-                    out[group.cells] = np.minimum(out[group.cells], centre)
-        return out if np.all(np.isfinite(out)) else None
+        cap = np.array([np.inf if total is None else float(total)])
+        for level in reversed(self.levels):
+            if level.likelihood is not None:
+                centre, variance = level.likelihood.gaussian()
+                cap = np.where(variance == 0.0, np.minimum(cap, centre), cap)
+            below = np.empty(level.members.size)
+            below[level.members] = cap[level.owner]
+            cap = below
+        return cap if np.all(np.isfinite(cap)) else None
 
     def gaussian_release(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return what was released about sums, as Gaussian observations.
@@ -88,20 +111,27 @@ class Structure:
         Returns
         -------
         parent : ndarray of int
-            Position of each group's parent, -1 for the root.
+            Number of each group's parent, -1 for the root.
         released, variance : ndarray
             Released total of each group and the variance of its noise; NaN for nothing, or
             for a value that only bounds the total on one side.
         """
-        parent = np.full(len(self.groups), -1, dtype=np.int64)
-        released = np.full(len(self.groups), np.nan)
-        variance = np.zeros(len(self.groups))
-        for position, group in enumerate(self.groups):
-            parent[group.children] = position
-            likelihood = self.levels[group.level][0]
-            if likelihood is not None:
-                released[position], variance[position] = likelihood.gaussian(group.index)
-        return parent, released, variance
+        parents, released, variances, start = [], [], [], 0
+        for depth, level in enumerate(self.levels):
+            size = level.sizes.size
+            if level.likelihood is None:
+                centre, variance = np.full(size, np.nan), np.zeros(size)
+            else:
+                centre, variance = level.likelihood.gaussian()
+            if depth:
+                parent = np.empty(level.members.size, dtype=np.int64)
+                parent[level.members] = start + level.owner
+                parents.append(parent)
+            released.append(centre)
+            variances.append(variance)
+            start += size
+        parents.append(np.array([-1]))
+        return np.concatenate(parents), np.concatenate(released), np.concatenate(variances)
 
 
 def structure(release: HistogramRelease) -> Structure:
@@ -123,29 +153,19 @@ def structure(release: HistogramRelease) -> Structure:
                 f"the margins by={fine.by} and by={coarse.by} are not nested: "
                 "exact draws need every group of one within one group of the other"
             )
-    levels: list[tuple[AnyLikelihood | None, Callable[[int], str]]] = [
-        (_joint(by_name[m.by]), m.label) for m in margins
-    ]
-    partitions = [m.groups for m in margins]
+    partitions = [(_joint(by_name[m.by]), m.label, m.groups) for m in margins]
     if not margins or margins[-1].size > 1:
-        levels.append((None, lambda _: "total of all cells"))
-        partitions.append(np.zeros(release.size, dtype=np.int64))
-    groups: list[_Group] = []
-    below: np.ndarray | None = None  # position of the group that holds each cell so far
-    leaf_group = np.empty(release.size, dtype=np.int64)
-    for level, partition in enumerate(partitions):
-        order = np.argsort(partition, kind="stable")
-        blocks = np.split(order, np.flatnonzero(np.diff(partition[order])) + 1)
-        start = len(groups)
-        position = np.empty(release.size, dtype=np.int64)
-        for index, cells in enumerate(blocks):
-            children = [] if below is None else list(dict.fromkeys(below[cells].tolist()))
-            groups.append(_Group(level, index, cells, children))
-            position[cells] = start + index
-        if below is None:
-            leaf_group = position
-        below = position
-    return Structure(groups, leaf_group, _joint(sources), levels)
+        everything = np.zeros(release.size, dtype=np.int64)
+        partitions.append((None, lambda _: "total of all cells", everything))
+    levels = []
+    below = np.arange(release.size)  # member of the level so far that holds each cell
+    for likelihood, label, group in partitions:
+        held = np.empty(below.max() + 1, dtype=np.int64)
+        held[below] = group
+        members = np.argsort(held, kind="stable")
+        levels.append(Level(likelihood, label, members, np.bincount(held)))
+        below = group
+    return Structure(levels, partitions[0][2], _joint(sources))
 
 
 def _joint(sources: Sequence[HistogramRelease | Margin]) -> AnyLikelihood:
@@ -192,14 +212,12 @@ class CountTree:
         self._nest, self._weight, self._tilt = nest, log_weight, tilt
         self.total, self._method = total, method
         self._cap = nest.caps(total)
-        self._bundles: list[Bundle] = []
-        self._tables: list[Table] = []
+        self._forests: list[Forest] = []
         if nest.flat and total is not None:
-            targets = np.array([float(total)])
+            targets = [np.array([float(total)])]
         else:
-            tables = leaf_tables(log_weight, nest.cells, tilt, self._cap, None, self._windows)
-            self._leaves = [tables.mean, tables.variance]
-            targets = self._gaussian_targets()
+            found = self._tabulate(np.full(nest.levels[0].sizes.size, tilt), nest.levels[0].members)
+            targets = self._gaussian_targets(found)
         for _ in range(_ROUNDS):
             self._up(targets)
             if nest.flat or not self._adjust(targets):
@@ -211,164 +229,138 @@ class CountTree:
 
     # -- upwards -----------------------------------------------------------------------
 
-    def _up(self, targets: np.ndarray) -> None:
+    def _up(self, targets: list[np.ndarray]) -> None:
         """Build the tables of all groups, each tilted towards its target."""
-        nest = self._nest
-        bundles, tables = [], []
-        leaves = self._leaf_tables(targets)
-        for position, group in enumerate(nest.groups):
-            if group.children:
-                parts = [tables[child] for child in group.children]
-                tilt = _common_tilt(parts, targets[position], self._tilt)
-                parts = [table.tilted(tilt) for table in parts]
+        forests = []
+        tables = None
+        for level, target in zip(self._nest.levels, targets, strict=True):
+            if tables is None:
+                tables = self._leaf_tables(target)
+                self.leaf_tilt = float(tables.tilt[0])
             else:
-                parts = [leaves[j] for j in group.cells]
-            bundle = Bundle(parts, self._method)
-            top = bundle.top
-            likelihood, label = nest.levels[group.level]
-            if top.possible and likelihood is not None:
-                index = np.full(top.values.size, group.index)
-                top = top.times(likelihood(index, top.sums.astype(float)))
-            if not top.possible:
+                tables = tables.take(level.members)
+                tables = tables.tilted(_common_tilts(tables, level, target))
+            forests.append(Forest(tables, level.sizes, self._method))
+            tables = forests[-1].top
+            if level.likelihood is not None and tables.possible.all():
+                tables = tables.times(level.likelihood(tables.owners, tables.sums.astype(float)))
+            if not tables.possible.all():
                 raise ImpossibleReleaseError(
-                    f"{label(group.index)}: no counts of the cells below it agree with what was "
-                    "released about it"
+                    f"{level.label(int(np.argmin(tables.possible)))}: no counts of the cells below "
+                    "it agree with what was released about it"
                 )
-            bundles.append(bundle)
-            tables.append(top)
-        self._bundles, self._tables = bundles, tables
+        self._forests, self._root = forests, tables.one(0)
 
-    def _leaf_tables(self, targets: np.ndarray) -> list[Table]:
-        """Tabulate the cells, each group under the tilt that brings it to its target.
-
-        A group's mean increases with its tilt, so that a safeguarded Newton iteration, for
-        all groups at once, finds the tilt.
-        """
+    def _tabulate(self, tilt: np.ndarray, cells: np.ndarray) -> LeafTables:
+        """Tabulate cells under the tilts of their groups."""
         nest = self._nest
-        count = int(nest.leaf_group.max()) + 1
-        tilt = np.full(count, self._tilt)
-        low, high = np.full(count, -np.inf), np.full(count, np.inf)
-        out: list[Table | None] = [None] * nest.cells.size
-        todo = np.arange(count)
-        for _ in range(200):
-            cells = np.flatnonzero(np.isin(nest.leaf_group, todo))
-            group = nest.leaf_group[cells]
-            found = leaf_tables(
-                self._weight, nest.cells, tilt[group], self._cap, cells, self._windows
+        tilts = tilt[nest.leaf_group[cells]]
+        return leaf_tables(self._weight, nest.cells, tilts, self._cap, cells, self._windows)
+
+    def _leaf_tables(self, target: np.ndarray) -> Tables:
+        """Tabulate the cells, each group under the tilt that brings it to its target."""
+        level = self._nest.levels[0]
+        last: list[tuple[np.ndarray, LeafTables]] = []  # of all cells at a time
+
+        def moments(tilt: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            cells = level.members[np.isin(level.owner, groups)]
+            last.clear()
+            some = self._tabulate(tilt, cells)
+            if cells.size == level.members.size:
+                last.append((tilt.copy(), some))
+            owner = self._nest.leaf_group[cells]
+            return tuple(
+                np.bincount(owner, m, tilt.size)[groups] for m in (some.mean, some.variance)
             )
-            for i, j in enumerate(cells):
-                out[j] = Table(
-                    int(found.first[i]),
-                    found.tables[i],
-                    float(found.log_scale[i]),
-                    float(tilt[group[i]]),
-                    (float(found.mean[i]), float(found.variance[i])),
-                )
-            gap = np.bincount(group, found.mean, count) - targets[:count]
-            variance = np.bincount(group, found.variance, count)
-            near = np.abs(gap) <= _NEAR * np.sqrt(variance) + 0.5
-            todo = todo[~near[todo]]
-            if not todo.size:
-                break
-            low[todo] = np.where(gap[todo] < 0, tilt[todo], low[todo])
-            high[todo] = np.where(gap[todo] < 0, high[todo], tilt[todo])
-            safe = np.maximum(variance[todo], 1e-12)
-            step = tilt[todo] + np.clip(-gap[todo] / safe, -4.0, 4.0)
-            with np.errstate(invalid="ignore"):
-                middle = 0.5 * (low[todo] + high[todo])
-            inside = (step > low[todo]) & (step < high[todo])
-            tilt[todo] = np.where(inside, step, middle)
-            # A mean at the end of its range has no tilt that reaches the target.
-            todo = todo[(np.abs(tilt[todo]) < 1e3) & (high[todo] - low[todo] > 1e-13)]
-            if not todo.size:
-                break
-        return out  # type: ignore[return-value]
+
+        tilt = _solve(moments, np.full(level.sizes.size, self._tilt), target)
+        if last and np.array_equal(last[0][0], tilt):
+            found = last[0][1]
+        else:
+            last.clear()
+            found = self._tabulate(tilt, level.members)
+        return Tables(
+            found.first, found.log_scale, tilt[level.owner], found.values, found.offsets,
+            found.mean, found.variance,
+        )  # fmt: skip
 
     # -- where the bulk is -------------------------------------------------------------
 
-    def _gaussian_targets(self) -> np.ndarray:
-        """Guess the posterior mean of each group's total by Gaussian message passing."""
-        nest = self._nest
-        size = len(nest.groups)
-        below = np.empty((size, 2))  # moments of the sum of the children
-        above = np.empty((size, 2))  # the same after the group's own release
-        for position, group in enumerate(nest.groups):
-            if group.children:
-                mean, variance = above[group.children].sum(axis=0)
-            else:
-                mean, variance = (moment[group.cells].sum() for moment in self._leaves)
-            below[position] = mean, variance
-            likelihood = nest.levels[group.level][0]
-            if likelihood is not None:
-                mean, variance = likelihood.gaussian_update(group.index, mean, variance)
-            above[position] = mean, variance
-        target = np.empty(size)
-        target[-1] = above[-1, 0] if self.total is None else self.total
-        for position in range(size - 1, -1, -1):
-            children = nest.groups[position].children
-            if children:
-                share = above[children, 1] / max(above[children, 1].sum(), 1e-300)
-                gap = target[position] - below[position, 0]
-                target[children] = above[children, 0] + share * gap
-        return np.maximum(target, 0.0)
+    def _gaussian_targets(self, leaves: LeafTables) -> list[np.ndarray]:
+        """Guess the posterior mean of each group's total by Gaussian message passing.
 
-    def _adjust(self, targets: np.ndarray) -> bool:
+        The moments are those of the cells in the order of the finest level's members.
+        """
+        levels = self._nest.levels
+        moments = np.empty((2, leaves.first.size))
+        moments[:, levels[0].members] = leaves.mean, leaves.variance
+        below, above = [], []  # sums of the members; the same after the group's own release
+        for level in levels:
+            mean, variance = (level.add_up(m) for m in moments)
+            below.append(mean)
+            if level.likelihood is not None:
+                mean, variance = level.likelihood.gaussian_update(mean, variance)
+            moments = np.array([mean, variance])
+            above.append(moments)
+        targets = [above[-1][0] if self.total is None else np.array([float(self.total)])]
+        for depth in range(len(levels) - 1, 0, -1):
+            level, (mean, variance) = levels[depth], above[depth - 1]
+            share = (
+                variance[level.members] / np.maximum(level.add_up(variance), 1e-300)[level.owner]
+            )
+            guess = np.empty(mean.size)
+            gap = (targets[0] - below[depth])[level.owner]
+            guess[level.members] = mean[level.members] + share * gap
+            targets.insert(0, guess)
+        return [np.maximum(t, 0.0) for t in targets]
+
+    def _adjust(self, targets: list[np.ndarray]) -> bool:
         """Move targets that pilot draws contradict; tell whether any moved."""
         rng = np.random.default_rng(0)
-        drawn = self._groups_down(self._root_totals(_PILOT, rng), rng)
         moved = False
-        for position, sums in enumerate(drawn):
-            if sums is None or np.any(sums < 0):
-                continue
-            mean, sd = sums.mean(), sums.std()
-            if abs(mean - targets[position]) > 1.5 * sd + 0.5:
-                targets[position], moved = mean, True
+        for depth, sums in self._sums_down(self._root_totals(_PILOT, rng), rng):
+            if np.any(sums < 0):
+                break
+            mean, sd = sums.mean(axis=1), sums.std(axis=1)
+            off = np.abs(mean - targets[depth]) > 1.5 * sd + 0.5
+            targets[depth] = np.where(off, mean, targets[depth])
+            moved |= bool(off.any())
+            if depth == 0:
+                break
         return moved
-
-    @property
-    def leaf_tilt(self) -> float:
-        """Tilt of the first cell's group: a start for a tree with a similar prior."""
-        return self._bundles[0].child_tilt
 
     # -- downwards ---------------------------------------------------------------------
 
     @property
     def log_root(self) -> float:
         """Log of the unnormalised root mass: at the public total, or over all totals."""
-        root = self._tables[-1]
         if self.total is not None:
-            return root.log_at(self.total)
-        table = root.tilted(self._tilt)
+            return self._root.log_at(self.total)
+        table = self._root.tilted(self._tilt)
         return table.log_scale + float(np.log(table.values.sum()))
 
     def _root_totals(self, draws: int, rng: np.random.Generator) -> np.ndarray:
         if self.total is not None:
             return np.full(draws, self.total, dtype=np.int64)
-        table = self._tables[-1].tilted(self._tilt)
+        table = self._root.tilted(self._tilt)
         mass = table.values / table.values.sum()
         return table.first + rng.choice(mass.size, size=draws, p=mass)
 
-    def _groups_down(
+    def _sums_down(
         self,
         totals: np.ndarray,
         rng: np.random.Generator,
-        counts: np.ndarray | None = None,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[np.ndarray | None]:
-        """Draw the totals of all groups, and of the cells where `counts` is given."""
-        nest = self._nest
-        sums: list[np.ndarray | None] = [None] * len(nest.groups)
-        sums[-1] = totals
-        for position in range(len(nest.groups) - 1, -1, -1):
-            group, total = nest.groups[position], sums[position]
-            assert total is not None
-            if group.children:
-                parts = self._bundles[position].split(total, rng)
-                for child, part in zip(group.children, parts, strict=True):
-                    sums[child] = part
-            elif counts is not None:
-                counts[group.cells] = self._bundles[position].split(total, rng, progress)
-        return sums
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Draw each level's sums from the root down, with its number; at last -1 and counts."""
+        sums = totals[None]
+        for depth in range(len(self._nest.levels) - 1, -1, -1):
+            yield depth, sums
+            level = self._nest.levels[depth]
+            parts = self._forests[depth].split(sums, rng, *(() if depth else (progress,)))
+            sums = np.empty_like(parts)
+            sums[level.members] = parts
+        yield -1, sums
 
     def draw(
         self,
@@ -392,27 +384,71 @@ class CountTree:
         ndarray of int, shape (draws, cells)
             Counts; group totals add up in every draw.
         """
-        counts = np.empty((self._nest.cells.size, draws), dtype=np.int64)
-        self._groups_down(self._root_totals(draws, rng), rng, counts, progress)
+        *_, (_, counts) = self._sums_down(self._root_totals(draws, rng), rng, progress)
         if np.any(counts < 0):
             raise ImpossibleReleaseError(
                 "the total cannot be split among its cells: no counts agree with the release"
             )
-        return np.ascontiguousarray(counts.T)
+        return transposed(counts)
 
 
-def _common_tilt(tables: list[Table], target: float, start: float) -> float:
-    """Tilt under which tables of sums have the target as their expected total."""
-    tilt = float(np.mean([table.tilt for table in tables])) if tables else start
-    low, high = -np.inf, np.inf
-    for _ in range(100):
-        moments = np.array([table.tilted(tilt).moments for table in tables])
-        gap, variance = moments[:, 0].sum() - target, moments[:, 1].sum()
-        if abs(gap) <= _NEAR * np.sqrt(variance) + 0.5:
+def _common_tilts(tables: Tables, level: Level, target: np.ndarray) -> np.ndarray:
+    """Tilt of each table under which each group has its target as its expected total."""
+    start = np.bincount(level.owner, tables.tilt) / level.sizes
+
+    def moments(tilt: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved = tables.tilted(tilt[level.owner])
+        size = level.sizes.size
+        return tuple(
+            np.bincount(level.owner, m, size)[groups] for m in (moved.mean, moved.variance)
+        )
+
+    return _solve(moments, start, target)[level.owner]
+
+
+def _solve(
+    moments: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    start: np.ndarray,
+    target: np.ndarray,
+) -> np.ndarray:
+    """Tilts that bring the means of groups near their targets.
+
+    A group's mean increases with its tilt, so that a safeguarded Newton iteration, for all
+    groups at once, finds the tilt. Steps may grow geometrically: a total that is far off
+    under narrow noise takes a huge tilt.
+
+    Parameters
+    ----------
+    moments : callable
+        Means and variances of some groups under the tilts of all.
+    start : ndarray
+        Where to start.
+    target : ndarray
+        Means wanted.
+    """
+    tilt = start.copy()
+    low, high = np.full(tilt.size, -np.inf), np.full(tilt.size, np.inf)
+    todo, longest = np.arange(tilt.size), 4.0
+    for _ in range(_STEPS):
+        mean, variance = moments(tilt, todo)
+        gap = mean - target[todo]
+        far = np.abs(gap) > _NEAR * np.sqrt(variance) + 0.5
+        todo, gap, variance = todo[far], gap[far], variance[far]
+        low[todo] = np.where(gap < 0, tilt[todo], low[todo])
+        high[todo] = np.where(gap < 0, high[todo], tilt[todo])
+        step = np.clip(-gap / np.maximum(variance, 1e-300), -longest, longest)
+        step += tilt[todo]
+        with np.errstate(invalid="ignore"):
+            middle = 0.5 * (low[todo] + high[todo])
+        inside = (step > low[todo]) & (step < high[todo])
+        new = np.where(inside, step, middle)
+        # A mean at the end of its range has no tilt that reaches the target.
+        lost = np.abs(new) > _STEEPEST
+        tilt[todo[lost]] = start[todo[lost]]
+        going = ~lost & (new != tilt[todo]) & (new > low[todo]) & (new < high[todo])
+        todo = todo[going]
+        if not todo.size:
             break
-        low, high = (tilt, high) if gap < 0 else (low, tilt)
-        step = tilt + float(np.clip(-gap / max(variance, 1e-12), -4.0, 4.0))
-        tilt = step if low < step < high else 0.5 * (low + high)
-        if abs(tilt) > 1e3 or high - low < 1e-13:
-            break
+        tilt[todo] = new[going]
+        longest *= 2.0
     return tilt

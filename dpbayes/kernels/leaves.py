@@ -12,7 +12,18 @@ from numba import njit
 from dpbayes.kernels.families import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, GAUSSIAN
 from dpbayes.kernels.poisson import floor_to_lattice, noise_interval, noise_point
 
-__all__ = ["log_likelihood", "log_peaks", "normalise_tables", "outward_draws", "split_draws"]
+__all__ = [
+    "log_likelihood",
+    "log_peaks",
+    "normalise_tables",
+    "one_log_likelihood",
+    "outward_draws",
+    "split_draws",
+]
+
+_NOTHING = np.empty(0)
+#: Share of the largest entry from which an entry of a convolution by FFT is trusted.
+_TRUSTED = 1e-5
 
 
 @njit(cache=True, nogil=True)
@@ -28,7 +39,8 @@ def log_peaks(family, scale, step):
 
 
 @njit(cache=True, nogil=True)
-def _one(family, lower, upper, peak, scale, step, m):
+def one_log_likelihood(family, lower, upper, peak, scale, step, m):
+    """Log Q(y | m) of one cell, but for the Jacobian."""
     if lower == upper:
         distance = abs(lower - m) / scale
         if family in (GAUSSIAN, DISCRETE_GAUSSIAN):
@@ -41,26 +53,23 @@ def _one(family, lower, upper, peak, scale, step, m):
 
 
 @njit(cache=True, nogil=True)
-def log_likelihood(family, lower, upper, log_jacobian, peak, scale, step, cells, counts):
+def log_likelihood(laws, cells, counts):
     """Log Q(y_j | m) for pairs of cells and counts.
 
     Parameters
     ----------
-    family : int
-        Code of the noise law.
-    lower, upper, log_jacobian, peak, scale : ndarray
-        Canonical bounds of count + noise, Jacobian, log peak and scale of each cell.
-    step : float
-        Step of the noise's lattice.
+    laws : Cells
+        Released cells.
     cells, counts : ndarray
         Index of the cell and candidate count of each pair.
     """
     out = np.empty(cells.size)
     for i in range(cells.size):
         j = cells[i]
-        out[i] = log_jacobian[j] + _one(
-            family, lower[j], upper[j], peak[j], scale[j], step, counts[i]
-        )
+        out[i] = laws.log_jacobian[j] + one_log_likelihood(
+            laws.family, laws.lower[j], laws.upper[j], laws.peak[j], laws.scale[j], laws.step,
+            counts[i],
+        )  # fmt: skip
     return out
 
 
@@ -137,7 +146,10 @@ def outward_draws(table, first, centre, uniforms, out):
 
 
 @njit(cache=True, nogil=True)
-def split_draws(left, first_left, right, first_right, slope, intercept, totals, uniforms, out):
+def split_draws(
+    left, first_left, right, first_right, slope, intercept, totals, uniforms, out,
+    merged=_NOTHING, first_merged=0, peak=1.0,
+):  # fmt: skip
     """Draw the left part of each total: P(m | s) ∝ left(m) right(s - m).
 
     Parameters
@@ -154,6 +166,9 @@ def split_draws(left, first_left, right, first_right, slope, intercept, totals, 
         One uniform variate per draw.
     out : ndarray of int
         Receives the left parts.
+    merged, first_merged, peak
+        Convolution of the tables over its largest entry, the sum of its first entry, and
+        that entry, where they are known: they save the sum over all splits of a total.
 
     Returns
     -------
@@ -162,10 +177,8 @@ def split_draws(left, first_left, right, first_right, slope, intercept, totals, 
     """
     last_left = first_left + left.size - 1
     last_right = first_right + right.size - 1
-    order = np.argsort(totals)
-    previous, mass = -1, 0.0
-    for position in range(totals.size):
-        d = order[position]
+    previous, mass = first_left + first_right - 1, 0.0
+    for d in range(totals.size):
         s = totals[d]
         low = max(first_left, s - last_right)
         high = min(last_left, s - first_right)
@@ -173,8 +186,13 @@ def split_draws(left, first_left, right, first_right, slope, intercept, totals, 
             return d
         if s != previous:
             mass = 0.0
-            for m in range(low, high + 1):
-                mass += left[m - first_left] * right[s - m - first_right]
+            at = s - first_merged
+            # Rounding of an FFT shows only far below the largest entry.
+            if 0 <= at < merged.size and merged[at] > _TRUSTED:
+                mass = merged[at] * peak
+            else:
+                for m in range(low, high + 1):
+                    mass += left[m - first_left] * right[s - m - first_right]
             previous = s
         if not mass > 0.0:
             return d

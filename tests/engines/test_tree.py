@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpbayes.engines.tables import Bundle, Table, convolve
+from dpbayes.engines.tables import Forest, Table, Tables
 from dpbayes.kernels.leaves import outward_draws, split_draws
 
 
@@ -73,17 +73,6 @@ def test_an_impossible_total_is_reported():
     assert split_draws(holes, 0, holes, 0, 0.5, 0.0, totals, uniforms, out) == 1
 
 
-@given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 100))
-def test_ways_to_convolve_agree(a, b, seed):
-    rng = np.random.default_rng(seed)
-    x, y = rng.random(a) ** 6, rng.random(b) ** 6
-    direct = np.convolve(x, y)
-    for method in ("fft", "direct", "auto"):
-        got = convolve(x, y, method)
-        assert np.all(got >= 0)
-        np.testing.assert_allclose(got, direct, rtol=0, atol=1e-13 * direct.max())
-
-
 def table(values, first=0, log_scale=0.0, tilt=0.0):
     values = np.asarray(values, float)
     return Table(first, values / values.max(), log_scale + np.log(values.max()), tilt)
@@ -103,6 +92,23 @@ def test_tilting_leaves_the_law_as_it_is():
     assert start.log_at(11) == -np.inf
 
 
+def merged(tables, method="auto"):
+    return Forest(Tables.of(tables), np.array([len(tables)]), method).top.one(0)
+
+
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 100))
+def test_ways_to_convolve_agree(a, b, seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.random(a) ** 6, rng.random(b) ** 6
+    direct = np.convolve(x, y)
+    for method in ("fft", "direct", "auto"):
+        found = merged([table(x), table(y)], method)
+        got = np.zeros(direct.size)
+        got[found.sums] = found.values * np.exp(found.log_scale)
+        assert np.all(got >= 0)
+        np.testing.assert_allclose(got, direct, rtol=0, atol=1e-13 * direct.max())
+
+
 def test_merging_tilted_tables_adds_their_sums():
     a, b = table([1.0, 3.0, 2.0], first=2), table([0.5, 0.0, 4.0], first=1)
     expected = {}
@@ -110,8 +116,25 @@ def test_merging_tilted_tables_adds_their_sums():
         for r, q in law(b).items():
             expected[s + r] = expected.get(s + r, 0.0) + p * q
     for method in ("fft", "direct"):
-        merged = a.tilted(0.7).merge(b.tilted(0.7), method)
-        assert law(merged) == pytest.approx(expected, rel=1e-9)
+        assert law(merged([a.tilted(0.7), b.tilted(0.7)], method)) == pytest.approx(
+            expected, rel=1e-9
+        )
+
+
+def test_nodes_of_a_forest_do_not_mix():
+    rng = np.random.default_rng(8)
+    sizes = np.array([3, 1, 5, 2])
+    tables = [table(rng.random(n) + 0.1, first=f) for n, f in rng.integers(1, 60, (11, 2))]
+    forest = Forest(Tables.of(tables), sizes)
+    totals = np.empty((4, 50), dtype=np.int64)
+    for node, part in enumerate(np.split(np.arange(11), np.cumsum(sizes)[:-1])):
+        alone = merged([tables[j] for j in part])
+        assert law(forest.top.one(node)) == pytest.approx(law(alone), rel=1e-9)
+        totals[node] = rng.choice(alone.sums, 50)
+    drawn = forest.split(totals, rng)
+    np.testing.assert_array_equal(np.add.reduceat(drawn, np.cumsum(sizes) - sizes), totals)
+    for j, t in enumerate(tables):
+        assert np.all((drawn[j] >= t.first) & (drawn[j] < t.first + t.values.size))
 
 
 def test_times_multiplies_by_a_likelihood():
@@ -123,12 +146,12 @@ def test_times_multiplies_by_a_likelihood():
 
 
 @pytest.mark.parametrize("children", [1, 2, 3, 5, 8])
-def test_a_bundle_splits_totals_with_the_exact_joint_law(children):
+def test_a_forest_splits_totals_with_the_exact_joint_law(children):
     rng = np.random.default_rng(children)
     tables = [table(rng.random(5) + 0.01, first=int(rng.integers(0, 3))) for _ in range(children)]
-    bundle = Bundle(tables)
+    forest = Forest(Tables.of(tables), np.array([children]))
     middle = int(sum(t.first + 2 for t in tables))
-    draws = bundle.split(np.full(20_000, middle), rng)
+    draws = forest.split(np.full((1, 20_000), middle), rng)
     assert draws.shape == (children, 20_000)
     assert np.all(draws.sum(axis=0) == middle)
     # The marginal of each child given the total, by convolving the others.
@@ -146,9 +169,11 @@ def test_a_bundle_splits_totals_with_the_exact_joint_law(children):
     for t in tables:
         evidence = np.convolve(evidence, np.exp([t.log_at(int(s)) for s in t.sums]))
     start = sum(t.first for t in tables)
-    assert np.exp(bundle.top.log_at(middle)) == pytest.approx(evidence[middle - start], rel=1e-12)
+    assert np.exp(forest.top.one(0).log_at(middle)) == pytest.approx(
+        evidence[middle - start], rel=1e-12
+    )
 
 
 def test_a_total_that_no_child_can_make_is_marked():
-    bundle = Bundle([table([1.0, 1.0]), table([1.0, 1.0])])
-    assert np.all(bundle.split(np.array([1, 5]), np.random.default_rng(0)) == -1)
+    forest = Forest(Tables.of([table([1.0, 1.0]), table([1.0, 1.0])]), np.array([2]))
+    assert np.all(forest.split(np.array([[1, 5]]), np.random.default_rng(0)) == -1)
