@@ -67,7 +67,8 @@ class Description:
         Likely mistakes in the description of the release: code and text.
     figures : dict
         The figures in the text: ``noise_scale``, ``noise_sd``, ``noise_half_width`` (95 %)
-        as pairs (least, largest over cells); ``sum_sd`` for histograms; ``suppressed``,
+        as pairs (least, largest over cells); ``sum_sd`` for histograms; ``margin_noise_sd``
+        by name of the totals that were released on their own; ``suppressed``,
         ``negative``, ``censored`` as numbers of values.
     """
 
@@ -142,8 +143,13 @@ def describe(release: HistogramRelease | RecordRelease) -> Description:
     released = _table(release) if isinstance(release, HistogramRelease) else _sample(release)
     return Description(
         title=str(attrs.get("title") or f"A release of {plural(release.size, noun)}"),
-        released=(*released, *_source(release)),
-        mechanism=(*_noise(release, figures), *_steps(release), *_privacy(release)),
+        released=(*released, *_totals(release), *_source(release)),
+        mechanism=(
+            *_noise(release, figures),
+            *_steps(release),
+            *_noise_of_totals(release),
+            *_privacy(release),
+        ),
         reading=(*_censored(release), *_rounded(release), *_bias(release)),
         doubts=tuple(doubts(release)),
         figures=figures,
@@ -168,6 +174,10 @@ def _figures(release: Any) -> dict[str, Any]:
     if isinstance(release, HistogramRelease):
         spread_sd = np.sqrt(np.sum(np.broadcast_to(sd, values.shape) ** 2))
         figures["sum_sd"] = float(f"{spread_sd:.6g}")
+        if release.margins:
+            figures["margin_noise_sd"] = {
+                m.name: _pair(m.mechanism.noise.sd) for m in release.margins
+            }
     bounds, _ = statements(release)
     figures["suppressed"] = int(np.isnan(values).sum())
     figures["negative"] = int((values < 0).sum())
@@ -213,6 +223,31 @@ def _table(release: HistogramRelease) -> Iterator[str]:
         if mask.any():
             some = int(mask.sum())
             yield f"{some:,} of {values.size:,} values {'is' if some == 1 else 'are'} {word}."
+
+
+def _totals(release: Any) -> Iterator[str]:
+    """Say which totals were released beside the cells, and what was released again."""
+    for margin in getattr(release, "margins", ()):
+        if not margin.by:
+            yield "The grand total was released on its own."
+            continue
+        by = " and ".join(margin.by)
+        unsaid = int((~margin.published).sum())
+        suppressed = int((np.isnan(margin.values.values.reshape(-1)) & margin.published).sum())
+        some = [f"{suppressed:,} suppressed"] * bool(suppressed)
+        some += [f"{unsaid:,} not released"] * bool(unsaid)
+        but = f" ({', '.join(some)})" if some else ""
+        yield f"{plural(margin.size, 'total')} by {by}, released on {_own(margin.size)}{but}."
+    again = len(getattr(release, "repeats", ()))
+    if again:
+        yield (
+            f"The same counts were released {plural(again, 'more time')}, each time with noise of "
+            "its own: the fit combines them."
+        )
+
+
+def _own(size: int) -> str:
+    return "its own" if size == 1 else "their own"
 
 
 def _sample(release: RecordRelease) -> Iterator[str]:
@@ -264,6 +299,29 @@ def _noise(release: Any, figures: dict[str, Any]) -> Iterator[str]:
         yield (
             f"Noise in the sum of all {release.size} counts: standard deviation "
             f"{amount(figures['sum_sd'])}{unit}."
+        )
+
+
+def _noise_of_totals(release: Any) -> Iterator[str]:
+    """Say how totals that were released on their own were made."""
+    unit = _unit(release)
+    for margin in getattr(release, "margins", ()):
+        noise = margin.mechanism.noise
+        what = f"The {margin.name}" if not margin.by else f"Each {margin.name}"
+        if isinstance(noise, NoNoise):
+            said = f"{what} has no noise"
+        else:
+            name = _LAWS.get(type(noise), type(noise).__name__)
+            size = "" if isinstance(noise, CustomNoise) else f" of {_parameter(noise)}"
+            said = (
+                f"{what} has {name}{size} of its own, standard deviation {spread(noise.sd)}{unit}"
+            )
+        steps = "; then it was ".join(step.describe() for step in margin.mechanism.steps)
+        yield f"{said}{'; then it was ' + steps if steps else ''}."
+    if getattr(release, "margins", ()):
+        yield (
+            "Counts and totals that were released on their own do not add up as published; in the "
+            "posterior they do."
         )
 
 

@@ -53,6 +53,7 @@ def doubts(release: HistogramRelease | RecordRelease) -> Iterator[Doubt]:
         yield from _size_of_count_noise(release)
         yield from _never_negative(release)
         yield from _far_total(release)
+        yield from _far_margins(release)
     else:
         yield from _size_of_record_noise(release)
         yield from _outside_reach(release)
@@ -210,7 +211,7 @@ def _far_total(release: HistogramRelease) -> Iterator[Doubt]:
     if release.total is None or np.isnan(values).any():
         return
     sd = np.broadcast_to(np.asarray(release.mechanism.noise.sd, float), values.shape)
-    rounding = sum(s.step**2 / 4 for s in release.mechanism.steps if isinstance(s, Round))
+    rounding = _rounding(release)
     reach = FAR * np.sqrt(np.sum(sd**2 + rounding))
     excess = float(values.sum()) - release.total
     # A clamp moves the sum to one side, by an amount that the true counts decide.
@@ -224,6 +225,39 @@ def _far_total(release: HistogramRelease) -> Iterator[Doubt]:
             f"{release.total:,}: {amount(abs(excess) * FAR / reach)} standard deviations of the "
             "noise apart. Check the total (do records count in more than one cell?) and the scale.",
         )
+
+
+def _far_margins(release: HistogramRelease) -> Iterator[Doubt]:
+    """Doubt totals of groups far from the sums of their cells."""
+    if _has(release, Clamp, Suppress):
+        return  # these move sums to one side, by an amount that the true counts decide
+    values = _statistic(release).reshape(-1)
+    sd = np.broadcast_to(np.asarray(release.mechanism.noise.sd, float), release.values.shape)
+    variance = sd.reshape(-1) ** 2 + _rounding(release)
+    for margin in release.margins:
+        totals = _statistic(margin).reshape(-1)
+        own = np.broadcast_to(np.asarray(margin.mechanism.noise.sd, float), margin.values.shape)
+        reach = FAR * np.sqrt(margin.sums(variance) + own.reshape(-1) ** 2 + _rounding(margin))
+        gap = totals - margin.sums(values)
+        if _has(margin, Clamp):
+            continue
+        far = np.flatnonzero(np.abs(gap) > reach)  # a suppressed total is NaN: never far
+        if not far.size:
+            continue
+        worst = int(far[np.argmax(np.abs(gap[far]) / np.maximum(reach[far], 1e-300))])
+        more = f" ({far.size - 1} more like it)" if far.size > 1 else ""
+        yield Doubt(
+            "margin-far-from-sum",
+            f"The released {margin.label(worst)} is {amount(float(totals[worst]))}, its cells add "
+            f"up to {amount(float(totals[worst] - gap[worst]))}: more than {FAR:g} standard "
+            f"deviations of the noise apart{more}. Check which cells the total covers (do records "
+            "count in more than one?), its units and the scales.",
+        )
+
+
+def _rounding(release: Any) -> float:
+    """Variance that rounding adds to one value."""
+    return sum(s.step**2 / 4 for s in release.mechanism.steps if isinstance(s, Round))
 
 
 def _outside_reach(release: RecordRelease) -> Iterator[Doubt]:

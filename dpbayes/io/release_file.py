@@ -31,6 +31,7 @@ from dpbayes.io.fields import (
     text,
     whole,
 )
+from dpbayes.io.margin_tables import add_margin, check_margins, group_columns
 from dpbayes.io.mechanism_table import MechanismTable, check_mechanism
 from dpbayes.mechanism import Mechanism
 from dpbayes.releases import HistogramRelease, RecordRelease
@@ -79,6 +80,7 @@ _HISTOGRAM = {
     "dims": Field(list_of(text, "columns")),
     "edges": Field(pair_of(text, "columns (lower and upper end of each bin)")),
     "coords": Field(_domain),
+    "groups": Field(list_of(text, "columns")),
     "total": Field(whole),
 }
 _RECORDS = {
@@ -115,6 +117,7 @@ def read_release(path: str | os.PathLike[str]) -> HistogramRelease | RecordRelea
         "version": Field(_version, required=True),
         "release": Field(table, required=True),
         "mechanism": Field(table, required=True),
+        "margins": Field(lambda value, _: value),
     }
     # The version first: in another one, everything else may be different.
     read_fields(
@@ -124,8 +127,15 @@ def read_release(path: str | os.PathLike[str]) -> HistogramRelease | RecordRelea
     fields = _release_table(root["release"])
     mechanism = check_mechanism(root["mechanism"])
     attrs = _attributes(fields, mechanism)
+    margins = check_margins(root["margins"], mechanism) if "margins" in root else []
+    if margins and fields["kind"] != "histogram":
+        raise ReleaseFileError('are totals of cells: they need kind = "histogram"', "margins")
     data = DataFile.beside(file, fields["file"])
-    return _BUILDERS[fields["kind"]](fields, mechanism, data, attrs)
+    release = _BUILDERS[fields["kind"]](fields, mechanism, data, attrs)
+    for margin in margins:
+        assert isinstance(release, HistogramRelease)
+        release = add_margin(release, margin, file)
+    return release
 
 
 def _parse(file: Path) -> dict[str, Any]:
@@ -215,6 +225,7 @@ def _histogram(
     numeric |= {name: f"release.edges[{i}]" for i, name in enumerate(edges or ())}
     numeric |= {name: f"{mechanism.path}.{key}_column" for key, name in mechanism.columns.items()}
     labels = {name: f"release.dims[{i}]" for i, name in enumerate(dims or ())}
+    labels |= group_columns(fields)
     text_only = [d for d, domain in coords.items() if all(isinstance(v, str) for v in domain)]
     frame = data.read(numeric, labels, text_only)
     _check_labels(frame, labels, data)
@@ -226,6 +237,7 @@ def _histogram(
             frame,
             value=fields["value"],
             dims=dims,
+            groups=fields.get("groups", ()),
             edges=edges,
             mechanism=law,
             coords=coords or None,
