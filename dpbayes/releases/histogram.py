@@ -283,7 +283,9 @@ class HistogramRelease:
         ]
         edges = None if self.edges is None else self.edges.tolist()
         facts = (self.total, dict(self.values.sizes), named, edges)
-        extra = (digest(m.name, m.values.values, m.mechanism) for m in self.margins)
+        extra = (
+            digest(m.name, m.values.values, m.mechanism, m.published.tolist()) for m in self.margins
+        )
         again = (other.digest() for other in self.repeats)
         return digest("histogram", self.values.values, self.mechanism, *facts, *extra, *again)
 
