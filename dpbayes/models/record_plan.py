@@ -118,7 +118,7 @@ class RecordPlan:
 
 
 def default_cells(release: RecordRelease) -> int:
-    """Number of cells of P: eight per noise scale, at least 60 and at most 160.
+    """Return the number of cells of P: eight per noise scale, at least 60, at most 160.
 
     The prior does not depend on the number of cells, so more of them cost time and nothing
     else; fewer than a few per noise scale would hide shape that the release shows.
@@ -186,7 +186,7 @@ def plan_records(release: RecordRelease, prior: Smooth | None = None) -> RecordP
 
 
 def _basis(release: RecordRelease, prior: Smooth) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the cells of P, or its whole numbers twice."""
+    """Return the ends of the cells of P, or its whole numbers twice."""
     low, high = release.bounds
     if release.support == "continuous":
         cells = default_cells(release) if prior.cells is None else int(prior.cells)

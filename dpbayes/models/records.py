@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from dpbayes.distributions.mixture import NoisyMixture
+from dpbayes.distributions.straighten import Straightened, straighten
 from dpbayes.models.record_plan import (
     Candidate,
     RecordPlan,
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 ELEMENT = "element"  # weights of all basis elements, cells first
-GAUSS_NEWTON_STEPS = 2
 SCALE = "walk_scale"  # τ, standard deviation of the log density of P over its range
 
 
@@ -123,33 +123,13 @@ def _tight_directions(
     white: Whitening, loose: TensorVariable, atoms: TensorVariable | None, rest: Any, tau: Any
 ) -> TensorVariable:
     """Well-informed directions: centred and scaled given all variables before them."""
-    size = white.tight.shape[0]
-    functionals = white.functionals[:, :size]
+    cells, extra = np.split(white.functionals, [white.tight.shape[0]], axis=1)
     target: Any = white.target
     if atoms is not None:
-        target = target - pt.dot(white.functionals[:, size:], atoms)
-    prior = pt.eye(white.target.size) * tau**-2
-
-    def linearise(beta: Any) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-        share = pt.special.softmax(loose + pt.dot(white.tight, beta))
-        value = pt.dot(functionals, share)
-        slope = pt.dot(functionals * share, white.tight)
-        slope = rest * (slope - pt.outer(value, pt.dot(share, white.tight)))
-        # Upper triangle U with U U' = precision, by a Cholesky factor of the reversed matrix.
-        precision = pt.dot(slope.T, slope) + prior
-        upper = pt.linalg.cholesky(precision[::-1, ::-1])[::-1, ::-1]
-        return target - rest * value, slope, upper
-
-    beta: Any = white.tight_mode
-    for _ in range(GAUSS_NEWTON_STEPS):
-        residual, slope, upper = linearise(beta)
-        inner = pt.linalg.solve_triangular(
-            upper, pt.dot(slope.T, residual + pt.dot(slope, beta)), lower=False
-        )
-        beta = pt.linalg.solve_triangular(upper.T, inner, lower=True)
-    _, _, upper = linearise(beta)
-    xi = pm.MvNormal("tight_coordinates", mu=-pt.dot(upper.T, beta), chol=tau * upper.T)
-    return beta + pt.linalg.solve_triangular(upper.T, xi, lower=True)
+        target = target - pt.dot(extra, atoms)
+    constants = (white.tight, np.ascontiguousarray(cells), white.tight_mode)
+    params = (loose, target, rest, tau**-2, *constants)
+    return straighten(Straightened("tight_coordinates", *params), *params)
 
 
 def _name_parts(plan: RecordPlan, element: TensorVariable, cell_dim: str) -> None:

@@ -31,8 +31,8 @@ from dpbayes.errors import DPBayesError, ParameterError
 
 __all__ = ["Likelihood", "Mode", "SmoothLaw", "Whitening", "find_mode", "fit_scale", "whiten"]
 
-LOG_TAU_MEAN, LOG_TAU_SD = float(np.log(2.0)), 1.0
-ATOM_MEAN, ATOM_SD = -2.5, 2.0
+LOG_TAU_MEAN, LOG_TAU_SD = float(np.log(2.0)), 0.75
+ATOM_MEAN, ATOM_SD = -2.5, 1.5
 SLOPE_SHARE = 0.5  # of the average variance of θ under order 2
 NEWTON_STEPS = 200
 NEWTON_TOLERANCE = 1e-9  # nats left to gain
@@ -411,7 +411,7 @@ def whiten(model: Likelihood, fit: ScaleFit) -> Whitening:
     functionals, target = _functionals(model, theta, center, loadings[:, split:])
     return Whitening(
         loose=loadings[:, :split],
-        tight=loadings[:, split:],
+        tight=np.ascontiguousarray(loadings[:, split:]),
         information=information[:split],
         mode=mode[:split],
         spread=precision[:split] ** -0.5,
