@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpbayes as dpb
-from dpbayes.errors import ImpossibleReleaseError, ReleaseError
+from dpbayes.errors import ImpossibleReleaseError, ParameterError, ReleaseError
 from dpbayes.mechanism import Mechanism, Suppress
 from dpbayes.releases.margins import group_sums, is_nested
 
@@ -261,3 +261,35 @@ def test_levels_add_up_in_every_draw(prior):
     assert table.loc["count[region=n]", "mean"] == pytest.approx(18.0)
     assert table.loc["count[country=x]", "sd"] == 0
     assert np.isnan(table.loc["count[country=y]", "naive"])
+
+
+# -- a list of releases of the same data -------------------------------------------------
+
+
+def test_a_list_of_releases_is_one_release_with_repeats():
+    first = shops(total=52).with_margin([17, 21, 14], by="region", mechanism=LAW)
+    other = dpb.HistogramRelease([12, 18, 9, 13], mechanism=dpb.Gaussian(sd=5), coords=COORDS)
+    options = {"draws": 100, "random_seed": 3, "progressbar": False}
+    prior = dpb.Dirichlet()
+    listed = dpb.fit([first, other, other], prior, shared="data", **options)
+    assert listed.release == first.with_repeat(other).with_repeat(other)
+    assert listed == dpb.fit(first.with_repeat(other).with_repeat(other), prior, **options)
+    alone = dpb.fit([first], prior, shared="data", **options)
+    assert alone == dpb.fit(first, prior, **options)
+    # Four measurements of a cell leave less doubt than one.
+    assert listed.count.std(("chain", "draw")).sum() < alone.count.std(("chain", "draw")).sum()
+
+
+def test_lists_that_cannot_be_combined():
+    with pytest.raises(ReleaseError, match=r"totals \[52, 53\]"):
+        dpb.fit([shops(total=52), shops(total=53)], shared="data")
+    with pytest.raises(ReleaseError, match="same cells in the same order"):
+        dpb.fit([shops(), dpb.HistogramRelease([1, 2], mechanism=LAW)], shared="data")
+    with pytest.raises(ParameterError, match="needs a list of releases"):
+        dpb.fit(shops(), shared="data")
+    with pytest.raises(ParameterError, match="at least one release"):
+        dpb.fit([], shared="data")
+    with pytest.raises(ParameterError, match="got shared=None"):
+        dpb.fit([shops(), shops()])
+    with pytest.raises(ReleaseError, match="two HistogramRelease"):
+        dpb.fit([shops(), 3], shared="data")
