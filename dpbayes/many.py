@@ -166,7 +166,7 @@ def _tables(
     value: str,
     dims: Sequence[str] | str,
     total: str | None,
-    mechanism: Mechanism,
+    law: Mechanism,
 ) -> tuple[xr.DataArray, np.ndarray | None, dict[Any, str]]:
     """Spread the frame over groups and cells, leaving bad groups out."""
     if len(frame) == 0:
@@ -192,9 +192,14 @@ def _tables(
     totals = np.full(len(groups), np.nan)
     if public is not None:
         totals[index[0]] = public
+    bad = _suspects(grid, seen, law)
+    if public is not None:
+        bad |= _odd_totals(index[0], public, totals)
     for key, g in groups.items():
+        if not bad[g]:
+            continue
         try:
-            _check_group(grid[g], seen[g], mechanism, domain)
+            _check_group(grid[g], seen[g], law, domain)
             if public is not None:
                 _check_total(public[index[0] == g])
         except DPBayesError as error:
@@ -216,8 +221,25 @@ def _rows(frame: Any, names: list[str], field: str) -> list[Any]:
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
+def _suspects(grid: np.ndarray, seen: np.ndarray, law: Mechanism) -> np.ndarray:
+    """Find the groups that have to be looked at one by one."""
+    odd = (seen != 1).reshape(seen.shape[0], -1).any(axis=1)
+    try:
+        law.integer_bounds(grid[~odd].reshape(-1), str)
+    except DPBayesError:  # some group is bad: look at each
+        odd[:] = True
+    return odd
+
+
+def _odd_totals(group: np.ndarray, public: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Find the groups whose public total is no count, or not the same in all rows."""
+    odd = ~(np.isfinite(totals) & (totals >= 0) & (totals == np.rint(totals)))
+    odd[group[public != totals[group]]] = True
+    return odd
+
+
 def _check_group(
-    grid: np.ndarray, seen: np.ndarray, mechanism: Mechanism, domain: list[list[Any]]
+    grid: np.ndarray, seen: np.ndarray, law: Mechanism, domain: list[list[Any]]
 ) -> None:
     """Refuse duplicate rows, missing cells and impossible values of one group."""
 
@@ -227,12 +249,12 @@ def _check_group(
 
     if np.any(seen > 1):
         raise ReleaseError(f"{label(int(np.argmax(seen.reshape(-1) > 1)))} has several rows")
-    if np.any(seen == 0) and not mechanism.suppresses:
+    if np.any(seen == 0) and not law.suppresses:
         raise ReleaseError(
             f"{label(int(np.argmax(seen.reshape(-1) == 0)))} has no row, and the mechanism "
             "withholds nothing"
         )
-    mechanism.integer_bounds(grid.reshape(-1), label)
+    law.integer_bounds(grid.reshape(-1), label)
 
 
 def _check_total(values: np.ndarray) -> None:

@@ -6,7 +6,9 @@ where w_j are the weights of its prior and τ is a tilt (section "engines/exact"
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,7 @@ __all__ = ["GammaWeights", "LeafTables", "LogWeight", "Windows", "check_window",
 
 #: Entries evaluated at a time.
 CHUNK = 2_000_000
+_THREADS = 2
 
 
 class GammaWeights:
@@ -92,6 +95,7 @@ def leaf_tables(
     cap: int | np.ndarray | None,
     cells: np.ndarray | None = None,
     windows: Windows | None = None,
+    moments_only: bool = False,
 ) -> LeafTables:
     """Tabulate leaves over the windows where they are not negligible.
 
@@ -109,6 +113,8 @@ def leaf_tables(
         Leaves to tabulate; all by default.
     windows : Windows, optional
         Windows of earlier calls, used again where they still hold all the mass.
+    moments_only : bool
+        Whether the entries are not wanted; they may then be missing.
 
     Raises
     ------
@@ -120,7 +126,9 @@ def leaf_tables(
     centres = likelihood.centres()[chosen]
     limit = np.broadcast_to(np.inf if cap is None else cap, likelihood.size)[chosen]
     if isinstance(log_weight, GammaWeights) and likelihood.compiled is not None:
-        return _compiled(log_weight, likelihood.compiled, chosen, tilts, centres, limit)
+        return _compiled(
+            log_weight, likelihood.compiled, chosen, tilts, centres, limit, moments_only
+        )
 
     def log_f(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         which = chosen[rows]
@@ -154,17 +162,41 @@ def _compiled(
     tilts: np.ndarray,
     centres: np.ndarray,
     limit: np.ndarray,
+    moments_only: bool,
 ) -> LeafTables:
     """Find and fill all tables in compiled code."""
-    shapes = weights.shapes[chosen]
-    tilts, limit = np.ascontiguousarray(tilts), np.ascontiguousarray(limit, dtype=float)
+    arrays = weights.shapes[chosen], np.ascontiguousarray(tilts)
+    limit = np.ascontiguousarray(limit, dtype=float)
     first, last = np.empty(chosen.size, dtype=np.int64), np.empty(chosen.size, dtype=np.int64)
-    compiled.find_windows(cells, chosen, shapes, tilts, centres, limit, first, last)
-    check_window(float((last - first).max() + 1))
-    offsets = np.concatenate([[0], np.cumsum(last - first + 1)])
-    values, moments = np.empty(offsets[-1]), np.empty((4, chosen.size))
-    compiled.fill_tables(cells, chosen, shapes, tilts, first, offsets, values, moments)
+
+    def find(part: slice) -> None:
+        compiled.find_windows(
+            cells, chosen[part], *(a[part] for a in (*arrays, centres, limit, first, last))
+        )
+
+    parts = _parts(chosen.size)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(find, parts))
+        longest = int((last - first).max()) + 1
+        check_window(longest)
+        offsets = np.concatenate([[0], np.cumsum(last - first + 1)])
+        starts = np.zeros_like(first) if moments_only else offsets[:-1]
+        values, moments = np.empty(0 if moments_only else offsets[-1]), np.empty((4, chosen.size))
+
+        def fill(part: slice) -> None:
+            compiled.fill_tables(
+                cells, chosen[part], *(a[part] for a in (*arrays, first, last, starts)),
+                np.empty(longest) if moments_only else values, moments[:, part],
+            )  # fmt: skip
+
+        list(pool.map(fill, parts))
     return LeafTables(first, values, offsets, *moments)
+
+
+def _parts(size: int) -> list[slice]:
+    """Consecutive parts of about equal work for the threads."""
+    ends = np.linspace(0, size, min(4 * _THREADS, size) + 1).astype(int)
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
 class Windows:

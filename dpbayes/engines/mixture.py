@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from dpbayes.engines.leaves import Windows, leaf_tables
+from dpbayes.engines.alone import THREADS, transposed
+from dpbayes.engines.leaves import GammaWeights, Windows, leaf_tables
 from dpbayes.engines.likelihood import Likelihood
 from dpbayes.engines.tree import CountTree, Structure, structure
 from dpbayes.kernels import mixture as kernel
@@ -32,7 +33,6 @@ _TREES_PER_CHAIN = 100
 #: Draws of the weights per chain: thinned where fewer are wanted, and each used for several
 #: draws of the counts where there are more, which hardly depend on the weights.
 _WEIGHTS_PER_CHAIN = 400
-_THREADS = 2
 
 Progress = Callable[[int], None]
 
@@ -153,19 +153,17 @@ def _tabulate(likelihood: Likelihood, means: np.ndarray, shape: float, total: in
     # Far beyond the largest component no count has mass, even in an unbounded window.
     cap = int(np.ceil(12.0 * means[-1] + 50.0))
     found = leaf_tables(
-        lambda _, counts: np.zeros(counts.shape),
+        GammaWeights(np.ones(likelihood.size)),  # all counts alike
         likelihood,
         0.0,
         cap if total is None else min(cap, total),
     )
     everything = np.arange(likelihood.size)
     at_zero = np.exp(likelihood(everything, np.zeros(likelihood.size)) - found.log_scale)
-    tables = np.concatenate(found.tables)
-    offsets = np.concatenate([[0], np.cumsum([t.size for t in found.tables])])
-    first = found.first.astype(np.int64)
+    tables, offsets, first = found.values, found.offsets, found.first
     size = (likelihood.size, means.size + 1)
     evidence, mean, square = np.empty(size), np.empty(size), np.empty(size)
-    chunks = np.array_split(everything, min(_THREADS * 4, likelihood.size))
+    chunks = np.array_split(everything, min(THREADS * 4, likelihood.size))
 
     def work(part: np.ndarray) -> None:
         rows = slice(part[0], part[-1] + 1)
@@ -174,7 +172,7 @@ def _tabulate(likelihood: Likelihood, means: np.ndarray, shape: float, total: in
             evidence[rows], mean[rows], square[rows],
         )  # fmt: skip
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, chunks))
     return _Cells(tables, offsets, first, evidence, mean, square)
 
@@ -201,10 +199,10 @@ def _sample_weights(
     dimension = cells.evidence.shape[1]
 
     mode, factor = _whiten(arguments, dimension)
+    factor = np.ascontiguousarray(factor)
 
     def whitened(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = kernel.log_posterior(mode + factor @ u, *arguments)
-        return value, factor.T @ gradient
+        return kernel.whitened_log_posterior(u, mode, factor, arguments)
 
     model = from_pyfunc(
         dimension,
@@ -217,7 +215,7 @@ def _sample_weights(
     )
     thin = max(1, int(np.ceil(_WEIGHTS_PER_CHAIN / draws)))
     trace = sample(
-        model, draws=draws * thin, tune=tune, chains=chains, cores=min(chains, _THREADS),
+        model, draws=draws * thin, tune=tune, chains=chains, cores=min(chains, THREADS),
         seed=int(seed.generate_state(1)[0]), progress_bar=False, save_warmup=False,
     )  # fmt: skip
     x = trace["posterior"]["x"].values[:, ::thin]
@@ -278,8 +276,8 @@ def _independent(
     """Draw cells that are independent given the weights."""
     flat = np.ascontiguousarray(weights.reshape(-1, weights.shape[-1]))
     size = cells.first.size
-    counts = np.empty((flat.shape[0], size), dtype=np.int64)
-    rates = np.empty((flat.shape[0], size))
+    counts = np.empty((size, flat.shape[0]), dtype=np.int64)
+    rates = np.empty((size, flat.shape[0]))
     parts = np.array_split(np.arange(size), max(1, min(size, size // 16)))
 
     def work(part: np.ndarray, child: np.random.SeedSequence) -> None:
@@ -287,16 +285,14 @@ def _independent(
         kernel.draw_cells(
             np.random.default_rng(child), flat, cells.evidence[rows], cells.tables,
             cells.offsets[part[0] : part[-1] + 2], cells.first[rows], means, shape,
-            counts[:, rows], rates[:, rows],
+            counts[rows], rates[rows],
         )  # fmt: skip
         progress(part.size)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, parts, seed.spawn(len(parts))))
-    return (
-        counts.reshape(*weights.shape[:2], size),
-        rates.reshape(*weights.shape[:2], size),
-    )
+    axes = (*weights.shape[:2], size)
+    return transposed(counts).reshape(axes), transposed(rates).reshape(axes)
 
 
 class _MixtureWeights:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import fft
@@ -142,6 +142,20 @@ class Tables:
     def times(self, log_likelihood: np.ndarray) -> Tables:
         """Multiply the laws by likelihoods of the sums, given for every entry."""
         return self._reweighed(np.zeros(self.first.size), log_likelihood)
+
+    def within(self, known: np.ndarray) -> Tables:
+        """Keep one entry of each law whose sum is known, all of the others (NaN)."""
+        if np.isnan(known).all():
+            return self
+        sizes = np.diff(self.offsets)
+        at = np.nan_to_num(known) - self.first
+        inside = (at >= 0) & (at < sizes) & (at == np.rint(at))
+        # A sum that is not in the table keeps any entry: its likelihood is zero there.
+        at = np.where(inside, at, 0).astype(np.int64)
+        start = np.where(np.isnan(known), 0, at)
+        stop = np.where(np.isnan(known), sizes, at + 1)
+        values, offsets = kernel.compact(self.values, self.offsets, start, stop)
+        return replace(self, first=self.first + start, values=values, offsets=offsets)
 
     def _reweighed(self, slope: np.ndarray, log_factor: np.ndarray) -> Tables:
         size = self.first.size

@@ -31,6 +31,9 @@ AnyLikelihood = Likelihood | JointLikelihood
 
 #: A group's tilt is good enough when its mean is this many sds from its target.
 _NEAR = 1.0
+#: A target this many sds from the mean of its posterior is moved (sds of the posterior or of
+#: the tilted law, whichever is narrower): within that, an FFT keeps its digits.
+_FAR = 3.0
 #: Draws made to check the targets of groups with margins.
 _PILOT = 64
 #: Rounds of pilot draws; far from the posterior each moves the targets some sds nearer.
@@ -216,7 +219,8 @@ class CountTree:
         if nest.flat and total is not None:
             targets = [np.array([float(total)])]
         else:
-            found = self._tabulate(np.full(nest.levels[0].sizes.size, tilt), nest.levels[0].members)
+            finest = nest.levels[0]
+            found = self._tabulate(np.full(finest.sizes.size, tilt), finest.members, True)
             targets = self._gaussian_targets(found)
         for _ in range(_ROUNDS):
             self._up(targets)
@@ -231,7 +235,7 @@ class CountTree:
 
     def _up(self, targets: list[np.ndarray]) -> None:
         """Build the tables of all groups, each tilted towards its target."""
-        forests = []
+        self._forests = forests = []  # those of another round are freed first
         tables = None
         for level, target in zip(self._nest.levels, targets, strict=True):
             if tables is None:
@@ -243,42 +247,40 @@ class CountTree:
             forests.append(Forest(tables, level.sizes, self._method))
             tables = forests[-1].top
             if level.likelihood is not None and tables.possible.all():
+                centre, variance = level.likelihood.gaussian()
+                tables = tables.within(np.where(variance == 0.0, centre, np.nan))
                 tables = tables.times(level.likelihood(tables.owners, tables.sums.astype(float)))
             if not tables.possible.all():
                 raise ImpossibleReleaseError(
                     f"{level.label(int(np.argmin(tables.possible)))}: no counts of the cells below "
                     "it agree with what was released about it"
                 )
-        self._forests, self._root = forests, tables.one(0)
+        self._root = tables.one(0)
 
-    def _tabulate(self, tilt: np.ndarray, cells: np.ndarray) -> LeafTables:
+    def _tabulate(
+        self, tilt: np.ndarray, cells: np.ndarray, moments_only: bool = False
+    ) -> LeafTables:
         """Tabulate cells under the tilts of their groups."""
         nest = self._nest
-        tilts = tilt[nest.leaf_group[cells]]
-        return leaf_tables(self._weight, nest.cells, tilts, self._cap, cells, self._windows)
+        return leaf_tables(
+            self._weight, nest.cells, tilt[nest.leaf_group[cells]], self._cap, cells,
+            self._windows, moments_only,
+        )  # fmt: skip
 
     def _leaf_tables(self, target: np.ndarray) -> Tables:
         """Tabulate the cells, each group under the tilt that brings it to its target."""
         level = self._nest.levels[0]
-        last: list[tuple[np.ndarray, LeafTables]] = []  # of all cells at a time
 
         def moments(tilt: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             cells = level.members[np.isin(level.owner, groups)]
-            last.clear()
-            some = self._tabulate(tilt, cells)
-            if cells.size == level.members.size:
-                last.append((tilt.copy(), some))
+            some = self._tabulate(tilt, cells, moments_only=True)
             owner = self._nest.leaf_group[cells]
             return tuple(
                 np.bincount(owner, m, tilt.size)[groups] for m in (some.mean, some.variance)
             )
 
         tilt = _solve(moments, np.full(level.sizes.size, self._tilt), target)
-        if last and np.array_equal(last[0][0], tilt):
-            found = last[0][1]
-        else:
-            last.clear()
-            found = self._tabulate(tilt, level.members)
+        found = self._tabulate(tilt, level.members)
         return Tables(
             found.first, found.log_scale, tilt[level.owner], found.values, found.offsets,
             found.mean, found.variance,
@@ -321,8 +323,9 @@ class CountTree:
         for depth, sums in self._sums_down(self._root_totals(_PILOT, rng), rng):
             if np.any(sums < 0):
                 break
-            mean, sd = sums.mean(axis=1), sums.std(axis=1)
-            off = np.abs(mean - targets[depth]) > 1.5 * sd + 0.5
+            mean, tilted = sums.mean(axis=1), self._forests[depth].top.variance
+            sd = np.minimum(sums.std(axis=1), np.sqrt(tilted))
+            off = np.abs(mean - targets[depth]) > _FAR * sd + 0.5
             targets[depth] = np.where(off, mean, targets[depth])
             moved |= bool(off.any())
             if depth == 0:

@@ -225,24 +225,24 @@ def find_windows(cells, chosen, shapes, tilts, centres, limits, first, last):
 
 
 @njit(cache=True, nogil=True)
-def fill_tables(cells, chosen, shapes, tilts, first, offsets, values, moments):
+def fill_tables(cells, chosen, shapes, tilts, first, last, starts, values, moments):
     """Fill the tables of the chosen cells, one after the other.
 
     Parameters
     ----------
     cells : Cells
         Released cells.
-    chosen, shapes, tilts, first : ndarray
-        Index of each cell, its prior's shape, its tilt and the count of its first entry.
-    offsets : ndarray of int
-        Where each table starts in `values`, and the end of the last.
+    chosen, shapes, tilts, first, last : ndarray
+        Index of each cell, its prior's shape, its tilt, and its first and last count.
+    starts : ndarray of int
+        Where each table starts in `values`; all at 0 where only moments are wanted.
     values : ndarray
         Receives the entries, scaled so that the largest is 1.
     moments : ndarray, shape (4, tables)
         Receives the log of the factor taken out, the log of the sum, mean and variance.
     """
     for k in range(chosen.size):
-        out = values[offsets[k] : offsets[k + 1]]
+        out = values[starts[k] : starts[k] + last[k] - first[k] + 1]
         moments[0, k] = _fill(cells, chosen[k], shapes[k], tilts[k], first[k], out)
         total, mean, spread = 0.0, 0.0, 0.0
         for i in range(out.size):

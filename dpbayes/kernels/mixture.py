@@ -17,6 +17,7 @@ __all__ = [
     "log_posterior",
     "mixture_mass",
     "rates_given_counts",
+    "whitened_log_posterior",
 ]
 
 
@@ -232,6 +233,13 @@ def log_posterior(
 
 
 @njit(cache=True, nogil=True)
+def whitened_log_posterior(u, mode, factor, arguments):
+    """`log_posterior` and its gradient in u at x = mode + factor u."""
+    value, gradient = log_posterior(mode + factor @ u, *arguments)
+    return value, gradient @ factor
+
+
+@njit(cache=True, nogil=True)
 def mixture_mass(first, size, weights, means, shape):
     """Prior mass of counts first..first+size-1 under the mixture."""
     out = np.zeros(size)
@@ -257,7 +265,7 @@ def draw_cells(rng, weights, evidence, tables, offsets, first, means, shape, cou
         Weights of the spike and the components.
     evidence, tables, offsets, first, means, shape
         As in `component_moments`.
-    counts, rates : ndarray, shape (draws, cells)
+    counts, rates : ndarray, shape (cells, draws)
         Receive the draws.
     """
     draws, size = weights.shape
@@ -287,7 +295,7 @@ def draw_cells(rng, weights, evidence, tables, offsets, first, means, shape, cou
             if k == 0:
                 for d in range(draws):
                     if label[d] == 0:
-                        counts[d, j], rates[d, j] = 0, 0.0
+                        counts[j, d], rates[j, d] = 0, 0.0
                 continue
             _fill_component(first[j], width, means[k - 1], shape, cumulative)
             acc = 0.0
@@ -299,8 +307,8 @@ def draw_cells(rng, weights, evidence, tables, offsets, first, means, shape, cou
                 if label[d] == k:
                     i = np.searchsorted(cumulative, rng.random() * acc, side="right")
                     m = first[j] + min(i, width - 1)
-                    counts[d, j] = m
-                    rates[d, j] = rng.standard_gamma(shape + m) * scale
+                    counts[j, d] = m
+                    rates[j, d] = rng.standard_gamma(shape + m) * scale
 
 
 @njit(cache=True, nogil=True)

@@ -582,3 +582,80 @@ def test_an_empty_data_set_under_a_tiny_concentration_has_one_cell_with_all(conc
     prior = Dirichlet(concentration=concentration)
     p = exact.draw_posterior(release, prior, 4000, np.random.default_rng(1)).probability
     assert np.mean(np.max(p, axis=1) > 0.9) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("values", "law", "total"),
+    [
+        ([1, 2, 3], Gaussian(sd=1.0), 3000),
+        ([10, 20, 30], DiscreteGaussian(sigma=0.05), 64),
+        ([1, 2, 3], Gaussian(sd=0.05), 5),
+        ([1, 2, 3], DiscreteLaplace(scale=0.01), 9),
+        ([50, 2, 1], DiscreteGaussian(sigma=0.3), 3),
+        ([1e5, -2e5, 3e5], Gaussian(sd=1e5), 400),
+    ],
+    ids=str,
+)
+def test_a_total_that_only_a_steep_tilt_reaches(values, law, total):
+    # All tables of the first cells; the last takes the rest.
+    grid = np.stack(np.meshgrid(*[np.arange(total + 1.0)] * (len(values) - 1), indexing="ij"))
+    grid = grid.reshape(len(values) - 1, -1)
+    grid = np.concatenate([grid, total - grid.sum(axis=0, keepdims=True)])
+    grid = grid[:, grid[-1] >= 0]
+    logs = sum(law.logpdf(y - m) for y, m in zip(values, grid, strict=True))
+    p = np.exp(logs - special.logsumexp(logs))
+    mean = grid @ p
+    sd = np.sqrt(((grid - mean[:, None]) ** 2) @ p)
+    release = HistogramRelease(values, mechanism=law, total=total)
+    drawn = exact.draw_posterior(release, Dirichlet(), DRAWS, np.random.default_rng(3))
+    assert_mean_and_sd(drawn.count, mean, sd)
+    tables = np.log(grid.shape[1])  # a flat Dirichlet makes all tables equally likely
+    assert drawn.log_evidence == pytest.approx(special.logsumexp(logs) - tables, rel=1e-9)
+
+
+def test_a_huge_total_far_from_the_release_under_narrow_noise():
+    release = HistogramRelease([1, 2, 3], mechanism=Gaussian(sd=1.0), total=100_000)
+    drawn = exact.draw_posterior(release, Dirichlet(), DRAWS, np.random.default_rng(3))
+    # Normal noise conditioned on its sum: equal shares of the gap, variance 1 - 1/3.
+    expected = np.array([1, 2, 3]) + (100_000 - 6) / 3
+    assert_mean_and_sd(drawn.count, expected, [np.sqrt(2 / 3)] * 3)
+
+
+def test_cells_that_are_all_suppressed_under_a_total_they_cannot_reach_by_themselves():
+    mechanism = Mechanism(DiscreteLaplace(scale=2.0), [Suppress(below=5)])
+    release = HistogramRelease([None] * 3, mechanism=mechanism, total=60)
+    drawn = exact.draw_posterior(release, Dirichlet(), DRAWS, np.random.default_rng(3))
+    k, mass = laplace_mass(2.0)
+    m = np.arange(61)
+    q = np.array([mass[k + i < 5].sum() for i in m])
+    mean, sd, evidence = enumerate_public(np.stack([q] * 3), [1.0] * 3, 60)
+    assert_mean_and_sd(drawn.count, mean, sd)
+    assert drawn.log_evidence == pytest.approx(evidence, rel=1e-9)
+
+
+def test_equal_cells_share_their_work_but_not_their_draws():
+    mechanism = Mechanism(DiscreteLaplace(scale=3.0), [Clamp(lower=0)])
+    values = np.tile([0, 7], 5000)
+    shapes = np.repeat([0.3, 2.0], 5000)
+    release = HistogramRelease(values, mechanism=mechanism)
+    prior = Dirichlet(concentration=shapes, rate=0.1)
+    rng = np.random.default_rng(4)
+    drawn = exact.draw_posterior(release, prior, 50, rng)
+    again = exact.draw_posterior(release, prior, 50, np.random.default_rng(4))
+    np.testing.assert_array_equal(drawn.count, again.count)
+    np.testing.assert_array_equal(drawn.probability, again.probability)
+    k, mass = laplace_mass(3.0)
+    m = np.arange(400)
+    evidence = 0.0
+    for value, shape in [(0, 0.3), (7, 0.3), (0, 2.0), (7, 2.0)]:
+        hit = [k + i <= 0 if value == 0 else k + i == 7 for i in m]
+        seen = np.array([mass[h].sum() for h in hit])
+        f = stats.nbinom(shape, 0.1 / 1.1).pmf(m) * seen
+        evidence += 2500 * np.log(f.sum())
+        cells = drawn.count[:, (values == value) & (shapes == shape)]
+        mean = f @ m / f.sum()
+        sd = np.sqrt(f @ m**2 / f.sum() - mean**2)
+        assert_mean_and_sd(cells.reshape(-1, 1), [mean], [sd])
+        pairs = np.corrcoef(cells[:, ::2].ravel(), cells[:, 1::2].ravel())[0, 1]
+        assert abs(pairs) < 4.0 / np.sqrt(cells.size / 2)
+    assert drawn.log_evidence == pytest.approx(evidence, rel=1e-10)
