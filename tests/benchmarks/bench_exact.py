@@ -57,6 +57,36 @@ def few_cells() -> Iterator[Case]:
     )
 
 
+def against_nuts() -> Iterator[Case]:
+    """Effective draws a second of (i) against PyMC with latent counts, sampled by nutpie."""
+
+    def compare() -> None:
+        import arviz as az
+        import nutpie
+        import pymc as pm
+
+        release = released(50, 20_000)
+        start = time.process_time()
+        exact.draw_posterior(release, dpb.Dirichlet(), 4000, np.random.default_rng(0))
+        ours = 4000 / (time.process_time() - start)
+        with pm.Model() as model:
+            p = pm.Dirichlet("p", np.ones(50))
+            mean = release.total * p  # the multinomial counts, relaxed to normal ones
+            count = pm.TruncatedNormal("count", mean, pm.math.sqrt(mean), lower=0, shape=50)
+            pm.Laplace("released", count, 20.0, observed=release.values.values.astype(float))
+        compiled = nutpie.compile_pymc_model(model)
+        start = time.process_time()
+        trace = nutpie.sample(compiled, draws=500, tune=1000, chains=4, cores=2, progress_bar=False)
+        seconds = time.process_time() - start
+        theirs = float(az.ess(trace, var_names=["count"])["count"].min()) / seconds
+        print(
+            f"effective draws per CPU second: {ours:.0f} exact, {theirs:.1f} by NUTS on latent "
+            f"counts: ratio {ours / theirs:.0f}", flush=True,
+        )  # fmt: skip
+
+    yield "50 cells against NUTS", compare, None
+
+
 def public_totals() -> Iterator[Case]:
     """(ii) Growth of the cost with the number of cells, public total."""
     for cells in (512, 1024, 2048, 4096):
@@ -164,23 +194,26 @@ def mixture() -> Iterator[Case]:
 
 
 GROUPS = {
-    "few": few_cells, "public": public_totals, "million": million, "alike": alike,
-    "heavy": heavy_noise, "hierarchy": hierarchy, "many": many, "mixture": mixture,
+    "few": few_cells, "nuts": against_nuts, "public": public_totals, "million": million,
+    "alike": alike, "heavy": heavy_noise, "hierarchy": hierarchy, "many": many, "mixture": mixture,
 }  # fmt: skip
 
 
-def warm_up() -> None:
+def warm_up(group: str = "") -> None:
     """Compile, or load from the cache, all kernels."""
     rng = np.random.default_rng(0)
     for public in (True, False):
         release = released(40, 400, public=public)
         exact.draw_posterior(release, dpb.Dirichlet(), 10, rng)
         exact.draw_posterior(release, dpb.Dirichlet(rate=0.1), 10, rng)
+    if group == "mixture":
+        for public in (True, False):
+            dpb.fit(released(40, 400, public=public), draws=20, random_seed=1, progressbar=False)
 
 
 def measure(group: str, index: int) -> None:
     """Time one case and print its line."""
-    warm_up()
+    warm_up(group)
     label, work, target = next(c for i, c in enumerate(GROUPS[group]()) if i == index)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wall, cpu = time.perf_counter(), time.process_time()
