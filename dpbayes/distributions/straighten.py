@@ -8,12 +8,12 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.distribution import Continuous, SymbolicRandomVariable
 from pymc.pytensorf import normalize_rng_param
+from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 from pytensor.tensor.random.utils import normalize_size_param
-from pytensor.gradient import DisconnectedType
 
 from dpbayes.kernels import straighten as kernels
 
@@ -44,13 +44,18 @@ class _Straighten(Op):
             d_beta = pt.zeros_like(inputs[0])
         if isinstance(d_log_det.type, DisconnectedType):
             d_log_det = pt.constant(0.0, dtype="float64")
-        found = _StraightenPullback()(*inputs, d_beta, d_log_det)
+        found: Any = _StraightenPullback()(*inputs, d_beta, d_log_det)
         # Directions, functionals and the start are constants of the model.
         return [*found, *(DisconnectedType()() for _ in inputs[5:])]
 
     def connection_pattern(self, node):
         differentiable = [[True, True, False]] * 5
         return differentiable + [[False, False, False]] * (len(node.inputs) - 5)
+
+
+def _straighten(*inputs: Any) -> Any:
+    """Directions, log det C and C."""
+    return _Straighten()(*inputs)
 
 
 class _StraightenPullback(Op):
@@ -122,7 +127,7 @@ def _(op, node, **kwargs):
 
 def straighten(xi: Any, *params: Any) -> Any:
     """Directions β of coordinates ξ; parameters as those of `Straightened`."""
-    return _Straighten()(xi, *params)[0]
+    return _straighten(xi, *params)[0]
 
 
 class StraightenedRV(SymbolicRandomVariable):
@@ -140,7 +145,7 @@ class StraightenedRV(SymbolicRandomVariable):
             pt.as_tensor_variable(x).astype("float64")
             for x in (theta, target, rest, inverse, tight, functionals, start)
         ]
-        center, _, factor = _Straighten()(pt.zeros_like(params[-1]), *params)
+        center, _, factor = _straighten(pt.zeros_like(params[-1]), *params)
         next_rng, normal = pt.random.normal(
             0.0, params[3] ** -0.5, size=params[-1].shape, rng=rng, return_next_rng=True
         )
@@ -184,7 +189,7 @@ class Straightened(Continuous):
 
     def logp(value, *params):
         """Log density of the coordinates."""
-        beta, log_det, _ = _Straighten()(value, *params)
+        beta, log_det, _ = _straighten(value, *params)
         inverse = params[3]
         normal = 0.5 * pt.log(inverse / (2.0 * np.pi)) - 0.5 * inverse * beta**2
         return normal.sum() - log_det

@@ -14,6 +14,7 @@ whether or not the steps have converged.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import llvmlite.binding
 import numpy as np
@@ -26,7 +27,7 @@ __all__ = ["GAUSS_NEWTON_STEPS", "straighten", "straighten_pullback"]
 GAUSS_NEWTON_STEPS = 5
 LONGEST_STEP = 3.0  # in log weights
 # No exception may leave a kernel: a sampler's callback would swallow it. NaN is refused later.
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 # Plain loops: array expressions would take numba ten times as long to compile.
@@ -132,7 +133,7 @@ def _linearise(theta, target, rest, inverse, tight, functionals, beta):
 
 @njit(**_OPTIONS)
 def _path(theta, target, rest, inverse, tight, functionals, start):
-    """Starting point and damped Gauss-Newton steps, one row each."""
+    """Take damped Gauss-Newton steps; the start and each of them is a row."""
     path = np.empty((GAUSS_NEWTON_STEPS + 1, start.size))
     path[0] = start
     for i in range(GAUSS_NEWTON_STEPS):
@@ -252,7 +253,7 @@ def _pull_step(old, d_new, theta, target, rest, inverse, tight, functionals):
 
 @njit(**_OPTIONS)
 def _backward(xi, theta, target, rest, inverse, tight, functionals, start, d_beta, d_log_det):
-    """Derivatives of β·d_beta + log_det·d_log_det."""
+    """Differentiate β·d_beta + log_det·d_log_det."""
     path = _path(theta, target, rest, inverse, tight, functionals, start)
     share, value, slope, _, factor = _linearise(
         theta, target, rest, inverse, tight, functionals, path[-1]
@@ -357,8 +358,8 @@ def _backward_symbol(pointer, result, size, directions):
 
 llvmlite.binding.add_symbol(_FORWARD_SYMBOL, _forward_symbol.address)
 llvmlite.binding.add_symbol(_BACKWARD_SYMBOL, _backward_symbol.address)
-_forward_compiled = types.ExternalFunction(_FORWARD_SYMBOL, _SIGNATURE)
-_backward_compiled = types.ExternalFunction(_BACKWARD_SYMBOL, _SIGNATURE)
+_forward_compiled: Any = types.ExternalFunction(_FORWARD_SYMBOL, _SIGNATURE)
+_backward_compiled: Any = types.ExternalFunction(_BACKWARD_SYMBOL, _SIGNATURE)
 
 
 @njit(**_OPTIONS)
@@ -401,7 +402,7 @@ def straighten(xi, theta, target, rest, inverse, tight, functionals, start):
 def straighten_pullback(
     xi, theta, target, rest, inverse, tight, functionals, start, d_beta, d_log_det
 ):
-    """Derivatives of β·d_beta + log_det·d_log_det.
+    """Differentiate β·d_beta + log_det·d_log_det.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
+from dpbayes.distributions.atoms import AtomCoordinates, atom_log_odds
 from dpbayes.distributions.mixture import NoisyMixture
 from dpbayes.distributions.straighten import Straightened, straighten
 from dpbayes.models.record_plan import (
@@ -110,11 +111,10 @@ def _atom_masses(white: Whitening) -> tuple[TensorVariable | None, Any]:
     """Masses of the atoms and what they leave for the cells."""
     if not white.center.size:
         return None, 1.0
-    inverse = np.linalg.inv(white.factor)  # lower triangular, like the factor
-    coordinates = pm.MvNormal(
-        "atom_coordinates", mu=inverse @ (ATOM_MEAN - white.center), chol=ATOM_SD * inverse
+    coordinates = AtomCoordinates(
+        "atom_coordinates", white.center, white.factor, ATOM_MEAN, ATOM_SD
     )
-    odds = pt.exp(white.center + pt.dot(white.factor, coordinates))
+    odds = pt.exp(atom_log_odds(coordinates, white.center, white.factor))
     rest = 1.0 / (1.0 + odds.sum())
     return odds * rest, rest
 
