@@ -184,10 +184,9 @@ def _compiled(
         values, moments = np.empty(0 if moments_only else offsets[-1]), np.empty((4, chosen.size))
 
         def fill(part: slice) -> None:
-            compiled.fill_tables(
-                cells, chosen[part], *(a[part] for a in (*arrays, first, last, starts)),
-                np.empty(longest) if moments_only else values, moments[:, part],
-            )  # fmt: skip
+            mine = (a[part] for a in (*arrays, first, last, starts))
+            out = np.empty(longest) if moments_only else values
+            compiled.fill_tables(cells, chosen[part], *mine, *(out, moments[:, part]))
 
         list(pool.map(fill, parts))
     return LeafTables(first, values, offsets, *moments)
