@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dpbayes.engines import exact, exchange
 from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
@@ -36,7 +37,7 @@ def fit(
     shared: str | None = None,
     *,
     tune: int | None = None,
-    target_accept: float = 0.9,
+    target_accept: float = 0.95,
 ) -> Posterior:
     """Draw from the posterior of a release.
 
@@ -128,7 +129,10 @@ def fit(
         "progressbar": progressbar,
     }  # fmt: skip
     attrs = {"random_seed": seed, "prior": repr(chosen)}
-    return run(release, chosen, sequence, settings, attrs)
+    # Many small products: a second BLAS thread costs more than it brings, ten times more
+    # where chains run side by side.
+    with threadpool_limits(1, user_api="blas"):
+        return run(release, chosen, sequence, settings, attrs)
 
 
 def _one_release(release: Any, shared: str | None) -> Any:
@@ -311,9 +315,9 @@ def _records_nuts(
     settings: dict[str, Any],
     attrs: dict[str, Any],
 ) -> Posterior:
-    from dpbayes.engines import nuts
+    from dpbayes.engines.records import fit_records
 
-    drawn = nuts.fit_records(release, prior, random_seed=sequence, **settings)
+    drawn = fit_records(release, prior, random_seed=sequence, **settings)
     return assemble(
         release,
         posterior=drawn.posterior,

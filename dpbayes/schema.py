@@ -30,6 +30,7 @@ ATOM_COUNT = "atom_count"
 RATE = "rate"
 CONCENTRATION = "concentration"
 SPIKE = "spike"
+SCALE = "walk_scale"
 
 # Variables of the groups observed_data and constant_data.
 RELEASED = "released"

@@ -107,7 +107,7 @@ def test_names_of_a_posterior_are_public():
         "POSTERIOR": "posterior", "PRIOR": "prior", "OBSERVED": "observed_data",
         "CONSTANT": "constant_data", "SAMPLE_STATS": "sample_stats",
         "CHAIN": "chain", "DRAW": "draw", "CELL": "cell", "BIN": "bin", "ATOM": "atom",
-        "VALUE": "value", "EDGE": "edge",
+        "VALUE": "value", "EDGE": "edge", "SCALE": "walk_scale",
         "PROBABILITY": "probability", "COUNT": "count", "TOTAL": "total",
         "ATOM_PROBABILITY": "atom_probability", "ATOM_COUNT": "atom_count",
         "RATE": "rate", "CONCENTRATION": "concentration", "SPIKE": "spike",

@@ -186,7 +186,7 @@ def _compiled(
         def fill(part: slice) -> None:
             mine = (a[part] for a in (*arrays, first, last, starts))
             out = np.empty(longest) if moments_only else values
-            compiled.fill_tables(cells, chosen[part], *mine, *(out, moments[:, part]))
+            compiled.fill_tables(cells, chosen[part], *mine, *(out, moments[:, part]))  # type: ignore[call-arg]
 
         list(pool.map(fill, parts))
     return LeafTables(first, values, offsets, *moments)

@@ -17,7 +17,7 @@ from scipy import optimize
 from dpbayes.engines.alone import THREADS, transposed
 from dpbayes.engines.leaves import GammaWeights, Windows, leaf_tables
 from dpbayes.engines.likelihood import Likelihood
-from dpbayes.engines.tree import CountTree, Structure, structure
+from dpbayes.engines.tree import AnyLikelihood, CountTree, Structure, structure
 from dpbayes.kernels import mixture as kernel
 from dpbayes.priors import ScaleMixture
 from dpbayes.releases import HistogramRelease
@@ -148,7 +148,9 @@ def draw_prior(
     return {"probability": probability, "count": count, "total": count.sum(axis=1)}
 
 
-def _tabulate(likelihood: Likelihood, means: np.ndarray, shape: float, total: int | None) -> _Cells:
+def _tabulate(
+    likelihood: AnyLikelihood, means: np.ndarray, shape: float, total: int | None
+) -> _Cells:
     """Likelihood tables of the cells, and evidence and moments under each component."""
     # Far beyond the largest component no count has mass, even in an unbounded window.
     cap = int(np.ceil(12.0 * means[-1] + 50.0))

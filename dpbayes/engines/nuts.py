@@ -5,7 +5,6 @@ nutpie checks nothing about its draws: `convergence` does, and every fit carries
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,12 @@ from dpbayes.distributions.count_mechanism import CountMechanism
 from dpbayes.engines.convergence import Convergence, convergence
 from dpbayes.errors import ConvergenceWarning, ImpossibleReleaseError
 from dpbayes.kernels import count_draws
-from dpbayes.models import histogram, records
-from dpbayes.priors import Dirichlet, Smooth
-from dpbayes.releases import HistogramRelease, RecordRelease
+from dpbayes.models import histogram
+from dpbayes.priors import Dirichlet
+from dpbayes.releases import HistogramRelease
 from dpbayes.schema import CHAIN, COUNT, DRAW, POSTERIOR, PROBABILITY, RATE, SAMPLE_STATS, TOTAL
 
-__all__ = ["HistogramDraws", "RecordDraws", "draw_counts", "fit_histogram", "fit_records", "sample"]
-
-_PRIOR_DRAWS = 1000
+__all__ = ["HistogramDraws", "draw_counts", "fit_histogram", "sample"]
 
 
 @dataclass(frozen=True)
@@ -166,111 +163,6 @@ def fit_histogram(
     if RATE in found:
         posterior[RATE] = found[RATE].values
     return HistogramDraws(posterior, tree[SAMPLE_STATS].to_dataset(), verdict)
-
-
-@dataclass(frozen=True)
-class RecordDraws:
-    """Draws of fitted records, chain and draw axes first.
-
-    Parameters
-    ----------
-    posterior, prior : mapping of str to ndarray
-        `probability`, `count`, `total` and, where there are atoms, their masses and counts.
-    edges : ndarray or None
-        Edges of the cells of P; None for whole numbers.
-    atoms : ndarray or None
-        Points with mass of their own.
-    attrs : dict
-        Form of the prior that was chosen.
-    sample_stats : Dataset
-        Statistics of the sampler.
-    convergence : Convergence
-        Verdict on the draws.
-    """
-
-    posterior: Mapping[str, np.ndarray]
-    prior: Mapping[str, np.ndarray]
-    edges: np.ndarray | None
-    atoms: np.ndarray | None
-    attrs: Mapping[str, Any]
-    sample_stats: xr.Dataset
-    convergence: Convergence
-
-
-def fit_records(
-    release: RecordRelease,
-    prior: Smooth,
-    *,
-    draws: int = 1000,
-    tune: int = 1000,
-    chains: int = 4,
-    random_seed: Any = None,
-    target_accept: float = 0.9,
-    progressbar: bool = True,
-) -> RecordDraws:
-    """Fit perturbed records by NUTS on the compressed likelihood, in whitened coordinates.
-
-    Parameters
-    ----------
-    release : RecordRelease
-        What was published.
-    prior : Smooth
-        Prior on P.
-    draws, tune, chains, random_seed, target_accept, progressbar
-        As in `sample`.
-
-    Returns
-    -------
-    RecordDraws
-        Draws and the verdict on them.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the draws cannot be trusted yet.
-    """
-    plan = records.plan_records(release, prior)
-    seeds = _sequence(random_seed).spawn(3)
-    tree = sample(
-        records.build(release, prior, plan=plan),
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        random_seed=seeds[0],
-        target_accept=target_accept,
-        progressbar=progressbar,
-        var_names=[records.ELEMENT, records.SCALE],
-    )
-    verdict = convergence(tree)
-    if not verdict.converged:
-        warnings.warn("; ".join(verdict.problems), ConvergenceWarning, stacklevel=2)
-    found = tree[POSTERIOR].to_dataset()
-    elements = found[records.ELEMENT].transpose(CHAIN, DRAW, ...).values
-    rng = np.random.default_rng(seeds[1])
-    posterior = {
-        **records.split_elements(plan, elements),
-        **records.table_draws(plan, elements, rng),
-        TOTAL: np.full(elements.shape[:2], release.size),
-        records.SCALE: found[records.SCALE].transpose(CHAIN, DRAW).values,
-    }
-    before = records.prior_draws(plan, _PRIOR_DRAWS, np.random.default_rng(seeds[2]))
-    best = plan.candidates[0]
-    atoms = {"none": "no atoms", "both": "atoms at both bounds"}.get(
-        best.atoms, f"an atom at the {best.atoms} bound"
-    )
-    note = (
-        f"Prior on P: random walk of order {best.order} with {atoms}; "
-        f"{best.weight:.0%} of the evidence among the {len(plan.candidates)} forms compared."
-    )
-    return RecordDraws(
-        posterior=posterior,
-        prior={name: array[None] for name, array in before.items()},
-        edges=plan.edges,
-        atoms=plan.atom_values,
-        attrs={"notes": json.dumps([note])},
-        sample_stats=tree[SAMPLE_STATS].to_dataset(),
-        convergence=verdict,
-    )
 
 
 def _sequence(random_seed: Any) -> np.random.SeedSequence:

@@ -139,9 +139,14 @@ class Tables:
         slope = tilt - self.tilt
         return self if not slope.any() else self._reweighed(slope, np.empty(0))
 
-    def times(self, log_likelihood: np.ndarray) -> Tables:
-        """Multiply the laws by likelihoods of the sums, given for every entry."""
-        return self._reweighed(np.zeros(self.first.size), log_likelihood)
+    def times(self, log_likelihood: np.ndarray, slope: np.ndarray | None = None) -> Tables:
+        """Multiply the laws by likelihoods of the sums, given for every entry.
+
+        The tilts change by `slope` in the same step.
+        """
+        return self._reweighed(
+            np.zeros(self.first.size) if slope is None else slope, log_likelihood
+        )
 
     def within(self, known: np.ndarray) -> Tables:
         """Keep one entry of each law whose sum is known, all of the others (NaN)."""

@@ -33,7 +33,7 @@ AnyLikelihood = Likelihood | JointLikelihood
 _NEAR = 1.0
 #: A target this many sds from the mean of its posterior is moved (sds of the posterior or of
 #: the tilted law, whichever is narrower): within that, an FFT keeps its digits.
-_FAR = 3.0
+_FAR = 0.5
 #: Draws made to check the targets of groups with margins.
 _PILOT = 64
 #: Rounds of pilot draws; far from the posterior each moves the targets some sds nearer.
@@ -156,6 +156,7 @@ def structure(release: HistogramRelease) -> Structure:
                 f"the margins by={fine.by} and by={coarse.by} are not nested: "
                 "exact draws need every group of one within one group of the other"
             )
+    partitions: list[tuple[AnyLikelihood | None, Callable[[int], str], np.ndarray]]
     partitions = [(_joint(by_name[m.by]), m.label, m.groups) for m in margins]
     if not margins or margins[-1].size > 1:
         everything = np.zeros(release.size, dtype=np.int64)
@@ -249,12 +250,19 @@ class CountTree:
             if level.likelihood is not None and tables.possible.all():
                 centre, variance = level.likelihood.gaussian()
                 tables = tables.within(np.where(variance == 0.0, centre, np.nan))
-                tables = tables.times(level.likelihood(tables.owners, tables.sums.astype(float)))
+                said = level.likelihood(tables.owners, tables.sums.astype(float))
+                if level is self._nest.levels[-1] and self.total is None:
+                    slope = self._tilt - tables.tilt
+                else:
+                    slope = _slopes(tables, said, target)
+                # In one step: what is cut off must be negligible under the new tilt.
+                tables = tables.times(said, slope)
             if not tables.possible.all():
                 raise ImpossibleReleaseError(
                     f"{level.label(int(np.argmin(tables.possible)))}: no counts of the cells below "
                     "it agree with what was released about it"
                 )
+        assert tables is not None  # there is at least one level
         self._root = tables.one(0)
 
     def _tabulate(
@@ -407,6 +415,16 @@ def _common_tilts(tables: Tables, level: Level, target: np.ndarray) -> np.ndarra
         )
 
     return _solve(moments, start, target)[level.owner]
+
+
+def _slopes(tables: Tables, said: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Change of tilt under which tables times likelihoods have their targets as means."""
+
+    def moments(slope: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved = tables.times(said, slope)
+        return moved.mean[groups], moved.variance[groups]
+
+    return _solve(moments, np.zeros(target.size), target)
 
 
 def _solve(

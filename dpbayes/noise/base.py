@@ -106,7 +106,7 @@ class NoiseLaw:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        mine, theirs = self.parameters, other.parameters  # type: ignore[attr-defined]
+        mine, theirs = self.parameters, other.parameters
         return all(_same(mine[name], theirs[name]) for name in mine)
 
     def __hash__(self) -> int:

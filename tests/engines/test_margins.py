@@ -414,6 +414,26 @@ CASES = {
         SHOPS, DL3, [normal("region", [10.0, 60.0, 12.0], 3.0)], total=63
     ),
     "a grand total far below all else": Case(SHOPS, DL3, [whole_normal((), 12, 2.0)]),
+    "Laplace totals very far below": Case(SHOPS, DL3, [whole_laplace("region", [-45, -50, -38])]),
+    "Gaussian totals far below, two levels": Case(
+        SHOPS,
+        Released(VALUES, Gaussian(sd=3), density(stats.norm(scale=3))),
+        [normal("region", [12.0, 5.0, 30.0]), normal("country", [40.0, 12.0])],
+    ),
+    "Gaussian totals far above": Case(
+        SHOPS,
+        Released(VALUES, DiscreteGaussian(sigma=3), by_noise(gaussian_mass(3))),
+        [normal("region", [120.0, 60.0, 52.0])],
+        rate=0.02,
+        cap=320,
+    ),
+    "a grand total far from all else": Case(
+        SHOPS, DL3, [whole_laplace("region", [39, 9, 14]), normal((), 150.0)], cap=320, rate=0.02
+    ),
+    "a public total far from a noisy one": Case(SHOPS, DL3, [whole_normal((), 62, 2.0)], total=92),
+    "a public total far from the totals": Case(
+        SHOPS, DL3, [whole_normal("region", [39, 9, 14])], total=120
+    ),
 }
 
 

@@ -1,0 +1,249 @@
+"""Posterior of the distribution behind perturbed records, by NUTS on the compressed likelihood.
+
+No PyMC: the log posterior is one compiled function of a few dozen whitened coordinates,
+which nutpie samples directly; its cost does not depend on the number of records. (The same
+model as a PyMC model, for extending it, is `dpbayes.models.records.build`.)
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import linalg
+
+from dpbayes.engines.convergence import Convergence, convergence
+from dpbayes.errors import ConvergenceWarning
+from dpbayes.kernels import smooth as kernel
+from dpbayes.models import smooth
+from dpbayes.models.record_plan import (
+    RecordPlan,
+    plan_records,
+    prior_draws,
+    split_elements,
+    table_draws,
+)
+from dpbayes.priors import Smooth
+from dpbayes.releases import RecordRelease
+from dpbayes.schema import (
+    ATOM_PROBABILITY,
+    CHAIN,
+    DRAW,
+    POSTERIOR,
+    PROBABILITY,
+    SAMPLE_STATS,
+    SCALE,
+    TOTAL,
+)
+
+__all__ = ["RecordDraws", "fit_records"]
+
+_PRIOR_DRAWS = 1000
+#: Chains are lengthened and thinned, with smaller steps, until the diagnostics pass: where
+#: the noise is as wide as the range, the posterior is strongly curved.
+_ROUNDS = ((1, 0.9), (5, 0.97))
+_THREADS = 2
+_ATOMS = {
+    "none": "no atoms",
+    "lower": "an atom at the lower bound",
+    "upper": "an atom at the upper bound",
+    "both": "atoms at both bounds",
+}
+
+
+@dataclass(frozen=True)
+class RecordDraws:
+    """Draws of fitted records, chain and draw axes first.
+
+    Parameters
+    ----------
+    posterior, prior : mapping of str to ndarray
+        `probability`, `count`, `total` and, where there are atoms, their masses and counts.
+    edges : ndarray or None
+        Edges of the cells of P; None for whole numbers.
+    atoms : ndarray or None
+        Points with mass of their own.
+    attrs : dict
+        Form of the prior that was chosen.
+    sample_stats : Dataset
+        Statistics of the sampler.
+    convergence : Convergence
+        Verdict on the draws.
+    """
+
+    posterior: Mapping[str, np.ndarray]
+    prior: Mapping[str, np.ndarray]
+    edges: np.ndarray | None
+    atoms: np.ndarray | None
+    attrs: Mapping[str, Any]
+    sample_stats: xr.Dataset
+    convergence: Convergence
+
+
+def fit_records(
+    release: RecordRelease,
+    prior: Smooth,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    random_seed: np.random.SeedSequence,
+    target_accept: float = 0.95,
+    progressbar: bool = True,
+) -> RecordDraws:
+    """Fit perturbed records.
+
+    Parameters
+    ----------
+    release : RecordRelease
+        What was published.
+    prior : Smooth
+        Prior on P; its form is chosen by evidence where it is open.
+    draws, tune, chains : int
+        Kept draws and warm-up draws per chain, and number of chains.
+    random_seed : SeedSequence
+        Source of randomness.
+    target_accept : float
+        Target acceptance rate of the first round; later ones raise it.
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    RecordDraws
+        Draws and the verdict on them.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the draws cannot be trusted yet.
+    """
+    plan = plan_records(release, prior)
+    frame = _frame(plan)
+    seed_table, seed_prior, *seeds = random_seed.spawn(2 + len(_ROUNDS))
+    for (thin, least), seed in zip(_ROUNDS, seeds, strict=True):
+        x, stats = _sample(
+            plan, frame, draws, thin, tune, chains, seed, max(target_accept, least), progressbar
+        )
+        elements, log_tau = _weights(plan, frame, x)
+        named = split_elements(plan, elements)
+        verdict = _judge(named, np.exp(log_tau), stats)
+        if verdict.converged:
+            break
+    posterior = {
+        **named,
+        **table_draws(plan, elements, np.random.default_rng(seed_table)),
+        TOTAL: np.full(elements.shape[:2], release.size),
+        SCALE: np.exp(log_tau),
+    }
+    before = prior_draws(plan, _PRIOR_DRAWS, np.random.default_rng(seed_prior))
+    if not verdict.converged:
+        warnings.warn("; ".join(verdict.problems), ConvergenceWarning, stacklevel=2)
+    return RecordDraws(
+        posterior=posterior,
+        prior={name: array[None] for name, array in before.items()},
+        edges=plan.edges,
+        atoms=plan.atom_values,
+        attrs={"notes": json.dumps([_form(plan)])},
+        sample_stats=stats,
+        convergence=verdict,
+    )
+
+
+def _form(plan: RecordPlan) -> str:
+    """Say which form of the prior was taken, and how clearly."""
+    best = plan.candidates[0]
+    compared = len(plan.candidates)
+    how = "" if compared == 1 else f"; {best.weight:.0%} of the evidence among {compared} forms"
+    return f"Prior on P: random walk of order {best.order} with {_ATOMS[best.atoms]}{how}."
+
+
+def _sample(
+    plan: RecordPlan,
+    frame: tuple,
+    draws: int,
+    thin: int,
+    tune: int,
+    chains: int,
+    seed: np.random.SeedSequence,
+    target_accept: float,
+    progressbar: bool,
+) -> tuple[np.ndarray, xr.Dataset]:
+    """Sample the whitened coordinates; return every thin-th draw, and statistics of all."""
+    from nutpie import sample
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    table, counts = plan.likelihood.seen
+    arguments = (
+        frame, np.ascontiguousarray(plan.law.root), table, counts,
+        (smooth.LOG_TAU_MEAN, smooth.LOG_TAU_SD), (smooth.ATOM_MEAN, smooth.ATOM_SD),
+    )  # fmt: skip
+    size = 1 + plan.law.rank + plan.law.atoms
+    model = from_pyfunc(
+        size,
+        lambda: lambda x: kernel.log_posterior(x, *arguments),
+        lambda *_: lambda x: {"x": x},
+        [np.dtype(np.float64)],
+        [(size,)],
+        ["x"],
+        make_initial_point_fn=lambda s: 0.3 * np.random.default_rng(s).standard_normal(size),
+    )
+    trace = sample(
+        model, draws=draws * thin, tune=tune, chains=chains, cores=min(chains, _THREADS),
+        seed=int(seed.generate_state(1)[0]), progress_bar=progressbar, save_warmup=False,
+        target_accept=target_accept,
+    )  # fmt: skip
+    x = trace[POSTERIOR]["x"].transpose(CHAIN, DRAW, ...).values
+    return x[:, ::thin], trace[SAMPLE_STATS].to_dataset()
+
+
+def _frame(plan: RecordPlan) -> tuple:
+    """Whitening of the posterior around its mode (see `kernels.smooth.coordinates`)."""
+    law, fit, model = plan.law, plan.fit, plan.likelihood
+    tau = float(np.exp(fit.mean))
+    mode = smooth.find_mode(model, tau, fit.mode.point)
+    z, a = tau * mode.point[: law.rank], mode.point[law.rank :]
+    transform = linalg.block_diag(law.root, smooth.ATOM_SD * np.eye(law.atoms))
+    both = transform @ np.r_[z, a]
+    eta = smooth.ATOM_MEAN + both[law.cells :]
+    _, _, expected = model.derivatives(both[: law.cells], eta)
+    information = transform.T @ expected @ transform
+    r = law.rank
+    of_a = information[r:, r:] + np.eye(law.atoms)
+    regression = -np.linalg.solve(of_a, information[r:, :r])
+    factor = np.linalg.cholesky(np.linalg.inv(of_a)) if law.atoms else np.empty((0, 0))
+    of_z = information[:r, :r] + information[:r, r:] @ regression
+    values, axes = np.linalg.eigh(0.5 * (of_z + of_z.T))
+    values = np.maximum(values, 0.0)
+    pull = (axes.T @ z) * (values + tau**-2)
+    parts = (fit.mean, max(fit.sd, 0.05), axes, values, pull, z, a, regression, factor)
+    return tuple(np.ascontiguousarray(p) if isinstance(p, np.ndarray) else p for p in parts)
+
+
+def _weights(plan: RecordPlan, frame: tuple, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of all basis elements, and log τ, of every draw."""
+    law = plan.law
+    flat = x.reshape(-1, x.shape[-1])
+    z, a = np.empty((len(flat), law.rank)), np.empty((len(flat), law.atoms))
+    log_tau = np.empty(len(flat))
+    for i, point in enumerate(flat):
+        log_tau[i], _, z[i], a[i] = kernel.coordinates(point, frame)
+    weights = law.weights(z @ law.root.T, smooth.ATOM_MEAN + smooth.ATOM_SD * a)
+    return weights.reshape(*x.shape[:2], -1), log_tau.reshape(x.shape[:2])
+
+
+def _judge(named: Mapping[str, np.ndarray], scale: np.ndarray, stats: xr.Dataset) -> Convergence:
+    """Judge the draws of everything that is reported."""
+    variables: dict[str, Any] = {
+        name: ((CHAIN, DRAW, f"{name}_dim"), named[name])
+        for name in (PROBABILITY, ATOM_PROBABILITY)
+        if name in named
+    }
+    variables[SCALE] = ((CHAIN, DRAW), scale)
+    tree = xr.DataTree.from_dict({POSTERIOR: xr.Dataset(variables), SAMPLE_STATS: stats})
+    return convergence(tree)
