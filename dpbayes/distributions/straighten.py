@@ -19,7 +19,7 @@ from dpbayes.kernels import straighten as kernels
 
 __all__ = ["Straightened", "straighten"]
 
-_CACHE_VERSION = 5  # raise when a kernel changes: PyTensor caches what calls it on disk
+_CACHE_VERSION = 6  # raise when a kernel changes: PyTensor caches what calls it on disk
 _VECTOR, _SCALAR, _MATRIX = (pt.TensorType("float64", (None,) * n) for n in (1, 0, 2))
 
 

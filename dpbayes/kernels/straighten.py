@@ -7,8 +7,8 @@ cell probabilities to their released values y:
 
 and with Q = C C' the Gauss-Newton matrix there, β = minimum + C'^-1 ξ. The kernels return β,
 log det C and C, and the derivatives by hand-written reverse mode, so that the sampler
-compiles none of this. Derivatives are those of the fixed number of steps, hence exact
-whether or not the steps have converged.
+compiles none of this. Derivatives are those of the steps taken, hence exact
+whether or not they have converged.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = ["GAUSS_NEWTON_STEPS", "straighten", "straighten_pullback"]
 # with these, under 1 in 1000 of the points that samplers visit are left unsolved.
 GAUSS_NEWTON_STEPS = 5
 LONGEST_STEP = 3.0  # in log weights
+SHORTEST_STEP = 1e-4  # in posterior standard deviations
 # No exception may leave a kernel: a sampler's callback would swallow it. NaN is refused later.
 _OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
 
@@ -143,6 +144,9 @@ def _path(theta, target, rest, inverse, tight, functionals, start):
         inner = _transposed_times(slope, residual + _times(slope, path[i]))
         step = _solve_upper(factor, _solve_lower(factor, inner)) - path[i]
         path[i + 1] = path[i] + _damping(step) * step
+        # Convergence is quadratic: what is left after a short step is beyond rounding.
+        if np.max(np.abs(_transposed_times(factor, step))) < SHORTEST_STEP:
+            return path[: i + 2]
     return path
 
 
@@ -273,7 +277,7 @@ def _backward(xi, theta, target, rest, inverse, tight, functionals, start, d_bet
         share, value, slope, rest, tight, functionals, _twice_product(slope, d_matrix), d_target
     )
     d_point = d_beta + _transposed_times(tight, d_theta)
-    for i in range(GAUSS_NEWTON_STEPS - 1, -1, -1):
+    for i in range(path.shape[0] - 2, -1, -1):
         d_point, more, d_v, more_rest, more_inverse = _pull_step(
             path[i], d_point, theta, target, rest, inverse, tight, functionals
         )

@@ -40,7 +40,7 @@ GRID_STEP = 0.5  # in log τ
 GRID_DROP = 9.0  # nats below the top at which the grid ends
 GRID_REACH = 5.0  # prior standard deviations of log τ
 INFORMED = 4.0  # information over prior precision from which a direction counts as informed
-MOST_INFORMED = 12
+MOST_INFORMED = 6
 
 
 @dataclass(frozen=True)

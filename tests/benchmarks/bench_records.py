@@ -45,7 +45,7 @@ def evaluation(model):
     """Seconds per log posterior and gradient."""
     function = model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
-    x = 0.1 * np.ones(sum(int(np.prod(v.shape.eval())) for v in model.continuous_value_vars))
+    x = 0.1 * np.ones(sum(np.size(v) for v in model.initial_point().values()))
     function(x)
     start = time.perf_counter()
     for _ in range(2000):
