@@ -17,7 +17,7 @@ from scipy import fft
 
 from dpbayes.kernels import sums as kernel
 
-__all__ = ["Forest", "Table", "Tables"]
+__all__ = ["Forest", "Grove", "Table", "Tables"]
 
 #: Below this number of products a direct convolution is faster than FFT.
 _DIRECT = 30_000
@@ -104,6 +104,16 @@ class Tables:
         values = np.concatenate([t.values for t in tables])
         plain = cls(first, scale, tilt, values, offsets, scale, scale)
         return plain._reweighed(np.zeros(first.size), np.empty(0))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Tables]) -> Tables:
+        """Put several sets of laws one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        names = ("first", "log_scale", "tilt", "values", "mean", "variance")
+        together = {n: np.concatenate([getattr(p, n) for p in parts]) for n in names}
+        sizes = np.concatenate([np.diff(p.offsets) for p in parts])
+        return cls(offsets=np.concatenate([[0], np.cumsum(sizes)]), **together)
 
     def one(self, index: int) -> Table:
         """Return one law."""
@@ -219,6 +229,8 @@ class Forest:
             tables, sizes = merged, half
         #: Laws of the sums of all children of each node.
         self.top = tables
+        #: Variances of the nodes' sums.
+        self.variance = tables.variance
 
     def split(
         self,
@@ -267,6 +279,34 @@ class Forest:
     def children(self) -> int:
         """Number of children of all nodes."""
         return self._rounds[0].parts.first.size if self._rounds else self.top.first.size
+
+
+class Grove:
+    """Forests side by side, the nodes of one after those of the other.
+
+    Parameters
+    ----------
+    forests : list of Forest
+        Any of them may be replaced without touching the others.
+    """
+
+    def __init__(self, forests: Sequence[Forest]) -> None:
+        self._forests = forests
+        #: Variances of the nodes' sums.
+        self.variance = np.concatenate([forest.variance for forest in forests])
+
+    def split(
+        self,
+        totals: np.ndarray,
+        rng: np.random.Generator,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> np.ndarray:
+        """Draw the children's sums given the nodes' sums (see `Forest.split`)."""
+        ends = np.cumsum([forest.variance.size for forest in self._forests])
+        return np.concatenate([
+            forest.split(part, rng, progress)
+            for forest, part in zip(self._forests, np.split(totals, ends[:-1]), strict=True)
+        ])  # fmt: skip
 
 
 def _merge(

@@ -10,172 +10,31 @@ it a margin many standard deviations from the sum of its cells would be rounding
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from dpbayes.engines.alone import transposed
 from dpbayes.engines.leaves import LeafTables, LogWeight, Windows, leaf_tables
-from dpbayes.engines.likelihood import JointLikelihood, Likelihood
-from dpbayes.engines.tables import Forest, Tables
+from dpbayes.engines.nesting import AnyLikelihood, Level, Structure, structure
+from dpbayes.engines.tables import Forest, Grove, Tables
 from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
-from dpbayes.releases import HistogramRelease, Margin
-from dpbayes.releases.margins import is_nested
 
-__all__ = ["CountTree", "Level", "Structure", "structure"]
-
-AnyLikelihood = Likelihood | JointLikelihood
+__all__ = ["AnyLikelihood", "CountTree", "Structure", "structure"]
 
 #: A group's tilt is good enough when its mean is this many sds from its target.
 _NEAR = 1.0
 #: A target this many sds from the mean of its posterior is moved (sds of the posterior or of
 #: the tilted law, whichever is narrower): within that, an FFT keeps its digits.
-_FAR = 0.5
+_FAR = 1.0
+#: Cells whose tables are built together: another round builds again only what moved.
+_CELLS = 4096
 #: Draws made to check the targets of groups with margins.
 _PILOT = 64
 #: Rounds of pilot draws; far from the posterior each moves the targets some sds nearer.
 _ROUNDS = 60
 #: Steps of the search for a tilt, and the steepest tilt.
 _STEPS, _STEEPEST = 200, 1e12
-
-
-class Level(NamedTuple):
-    """One level of groups.
-
-    Parameters
-    ----------
-    likelihood : Likelihood or None
-        Likelihood of the released totals of its groups.
-    label : callable
-        Name of a group.
-    members : ndarray of int
-        What the groups consist of, group by group: cells in the finest level, groups of the
-        level below in the others.
-    sizes : ndarray of int
-        Number of members of each group.
-    """
-
-    likelihood: AnyLikelihood | None
-    label: Callable[[int], str]
-    members: np.ndarray
-    sizes: np.ndarray
-
-    @property
-    def owner(self) -> np.ndarray:
-        """Group of each of `members`."""
-        return np.repeat(np.arange(self.sizes.size), self.sizes)
-
-    def add_up(self, values: np.ndarray) -> np.ndarray:
-        """Sum over the members of each group."""
-        return np.bincount(self.owner, values[self.members], self.sizes.size)
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The nesting of a release: levels from the finest to the root, and the likelihoods.
-
-    Parameters
-    ----------
-    levels : list of Level
-        The last holds the root alone. Groups are numbered through, level by level.
-    leaf_group : ndarray of int
-        Group of the finest level of each cell.
-    cells : Likelihood
-        Likelihood of the released cells.
-    """
-
-    levels: list[Level]
-    leaf_group: np.ndarray
-    cells: AnyLikelihood
-
-    @property
-    def flat(self) -> bool:
-        """Whether nothing but the cells was released."""
-        return len(self.levels) == 1 and self.levels[0].likelihood is None
-
-    def caps(self, total: int | None) -> np.ndarray | None:
-        """Largest possible count of each cell, where sums are known exactly."""
-        cap = np.array([np.inf if total is None else float(total)])
-        for level in reversed(self.levels):
-            if level.likelihood is not None:
-                centre, variance = level.likelihood.gaussian()
-                cap = np.where(variance == 0.0, np.minimum(cap, centre), cap)
-            below = np.empty(level.members.size)
-            below[level.members] = cap[level.owner]
-            cap = below
-        return cap if np.all(np.isfinite(cap)) else None
-
-    def gaussian_release(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what was released about sums, as Gaussian observations.
-
-        Returns
-        -------
-        parent : ndarray of int
-            Number of each group's parent, -1 for the root.
-        released, variance : ndarray
-            Released total of each group and the variance of its noise; NaN for nothing, or
-            for a value that only bounds the total on one side.
-        """
-        parents, released, variances, start = [], [], [], 0
-        for depth, level in enumerate(self.levels):
-            size = level.sizes.size
-            if level.likelihood is None:
-                centre, variance = np.full(size, np.nan), np.zeros(size)
-            else:
-                centre, variance = level.likelihood.gaussian()
-            if depth:
-                parent = np.empty(level.members.size, dtype=np.int64)
-                parent[level.members] = start + level.owner
-                parents.append(parent)
-            released.append(centre)
-            variances.append(variance)
-            start += size
-        parents.append(np.array([-1]))
-        return np.concatenate(parents), np.concatenate(released), np.concatenate(variances)
-
-
-def structure(release: HistogramRelease) -> Structure:
-    """Arrange the margins of a release as nested levels.
-
-    Raises
-    ------
-    UnsupportedError
-        If the margins are not nested.
-    """
-    sources = (release, *release.repeats)
-    by_name: dict[tuple[str, ...], list[Margin]] = {}
-    for margin in (m for source in sources for m in source.margins):
-        by_name.setdefault(margin.by, []).append(margin)
-    margins = sorted((m[0] for m in by_name.values()), key=lambda m: (-m.size, m.by == ()))
-    for fine, coarse in itertools.pairwise(margins):
-        if not is_nested(fine.groups, coarse.groups):
-            raise UnsupportedError(
-                f"the margins by={fine.by} and by={coarse.by} are not nested: "
-                "exact draws need every group of one within one group of the other"
-            )
-    partitions: list[tuple[AnyLikelihood | None, Callable[[int], str], np.ndarray]]
-    partitions = [(_joint(by_name[m.by]), m.label, m.groups) for m in margins]
-    if not margins or margins[-1].size > 1:
-        everything = np.zeros(release.size, dtype=np.int64)
-        partitions.append((None, lambda _: "total of all cells", everything))
-    levels = []
-    below = np.arange(release.size)  # member of the level so far that holds each cell
-    for likelihood, label, group in partitions:
-        held = np.empty(below.max() + 1, dtype=np.int64)
-        held[below] = group
-        members = np.argsort(held, kind="stable")
-        levels.append(Level(likelihood, label, members, np.bincount(held)))
-        below = group
-    return Structure(levels, partitions[0][2], _joint(sources))
-
-
-def _joint(sources: Sequence[HistogramRelease | Margin]) -> AnyLikelihood:
-    """Likelihood of all that was released about the same counts."""
-    parts = [Likelihood(source.observations()) for source in sources]
-    return parts[0] if len(parts) == 1 else JointLikelihood(parts)
 
 
 class CountTree:
@@ -216,7 +75,8 @@ class CountTree:
         self._nest, self._weight, self._tilt = nest, log_weight, tilt
         self.total, self._method = total, method
         self._cap = nest.caps(total)
-        self._forests: list[Forest] = []
+        self._forests: list[Forest | Grove] = []
+        self._blocks: dict[int, tuple[np.ndarray, Forest, Tables]] = {}
         if nest.flat and total is not None:
             targets = [np.array([float(total)])]
         else:
@@ -236,27 +96,19 @@ class CountTree:
 
     def _up(self, targets: list[np.ndarray]) -> None:
         """Build the tables of all groups, each tilted towards its target."""
-        self._forests = forests = []  # those of another round are freed first
-        tables = None
+        forests: list[Forest | Grove] = []
+        self._forests = forests  # those of another round are freed first
+        tables: Tables | None = None
         for level, target in zip(self._nest.levels, targets, strict=True):
             if tables is None:
-                tables = self._leaf_tables(target)
-                self.leaf_tilt = float(tables.tilt[0])
+                grove, tables = self._grove(target)
+                forests.append(grove)
             else:
                 tables = tables.take(level.members)
                 tables = tables.tilted(_common_tilts(tables, level, target))
-            forests.append(Forest(tables, level.sizes, self._method))
-            tables = forests[-1].top
-            if level.likelihood is not None and tables.possible.all():
-                centre, variance = level.likelihood.gaussian()
-                tables = tables.within(np.where(variance == 0.0, centre, np.nan))
-                said = level.likelihood(tables.owners, tables.sums.astype(float))
-                if level is self._nest.levels[-1] and self.total is None:
-                    slope = self._tilt - tables.tilt
-                else:
-                    slope = _slopes(tables, said, target)
-                # In one step: what is cut off must be negligible under the new tilt.
-                tables = tables.times(said, slope)
+                forest = Forest(tables, level.sizes, self._method)
+                forests.append(forest)
+                tables = self._released(level, np.arange(target.size), forest.top, target)
             if not tables.possible.all():
                 raise ImpossibleReleaseError(
                     f"{level.label(int(np.argmin(tables.possible)))}: no counts of the cells below "
@@ -264,6 +116,22 @@ class CountTree:
                 )
         assert tables is not None  # there is at least one level
         self._root = tables.one(0)
+
+    def _released(
+        self, level: Level, groups: np.ndarray, tables: Tables, target: np.ndarray
+    ) -> Tables:
+        """Multiply the laws of groups by what was released about them."""
+        if level.likelihood is None or not tables.possible.all():
+            return tables
+        centre, variance = level.likelihood.gaussian()
+        tables = tables.within(np.where(variance == 0.0, centre, np.nan)[groups])
+        said = level.likelihood(groups[tables.owners], tables.sums.astype(float))
+        if level is self._nest.levels[-1] and self.total is None:
+            slope = self._tilt - tables.tilt
+        else:
+            slope = _slopes(tables, said, target)
+        # In one step: what is cut off must be negligible under the new tilt.
+        return tables.times(said, slope)
 
     def _tabulate(
         self, tilt: np.ndarray, cells: np.ndarray, moments_only: bool = False
@@ -275,8 +143,11 @@ class CountTree:
             self._windows, moments_only,
         )  # fmt: skip
 
-    def _leaf_tables(self, target: np.ndarray) -> Tables:
-        """Tabulate the cells, each group under the tilt that brings it to its target."""
+    def _grove(self, target: np.ndarray) -> tuple[Grove, Tables]:
+        """Merge the cells of each group, under the tilt that brings it to its target.
+
+        Blocks of groups whose targets are those of the last round are kept.
+        """
         level = self._nest.levels[0]
 
         def moments(tilt: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -288,10 +159,28 @@ class CountTree:
             )
 
         tilt = _solve(moments, np.full(level.sizes.size, self._tilt), target)
-        found = self._tabulate(tilt, level.members)
+        self.leaf_tilt = float(tilt[0])
+        ends = np.cumsum(level.sizes)
+        block = (ends - level.sizes) // _CELLS  # of about as many cells each
+        for number in np.unique(block):
+            groups = np.flatnonzero(block == number)
+            known = self._blocks.get(number)
+            if known is None or not np.array_equal(known[0], target[groups]):
+                self._blocks.pop(number, None)
+                first = ends[groups[0]] - level.sizes[groups[0]]
+                tables = self._leaf_tables(tilt, level.members[first : ends[groups[-1]]])
+                forest = Forest(tables, level.sizes[groups], self._method)
+                tables = self._released(level, groups, forest.top, target[groups])
+                self._blocks[number] = target[groups], forest, tables
+        found = [self._blocks[number] for number in np.unique(block)]
+        return Grove([b[1] for b in found]), Tables.joined([b[2] for b in found])
+
+    def _leaf_tables(self, tilt: np.ndarray, cells: np.ndarray) -> Tables:
+        """Tabulate cells under the tilts of their groups, as laws of sums."""
+        found = self._tabulate(tilt, cells)
         return Tables(
-            found.first, found.log_scale, tilt[level.owner], found.values, found.offsets,
-            found.mean, found.variance,
+            found.first, found.log_scale, tilt[self._nest.leaf_group[cells]], found.values,
+            found.offsets, found.mean, found.variance,
         )  # fmt: skip
 
     # -- where the bulk is -------------------------------------------------------------
@@ -331,7 +220,7 @@ class CountTree:
         for depth, sums in self._sums_down(self._root_totals(_PILOT, rng), rng):
             if np.any(sums < 0):
                 break
-            mean, tilted = sums.mean(axis=1), self._forests[depth].top.variance
+            mean, tilted = sums.mean(axis=1), self._forests[depth].variance
             sd = np.minimum(sums.std(axis=1), np.sqrt(tilted))
             off = np.abs(mean - targets[depth]) > _FAR * sd + 0.5
             targets[depth] = np.where(off, mean, targets[depth])
