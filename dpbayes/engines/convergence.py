@@ -19,7 +19,6 @@ __all__ = ["Convergence", "convergence"]
 
 MAX_RHAT = 1.01
 MIN_ESS_PER_CHAIN = 100
-MAX_DIVERGENT = 1e-3  # share of transitions; a stray one says nothing about the whole
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
     -------
     Convergence
         R-hat must be below 1.01, the bulk and tail effective sample sizes at least 100 per
-        chain, and at most one transition in a thousand divergent.
+        chain, and no transition divergent.
     """
     posterior = tree[POSTERIOR].to_dataset()
     if var_names is not None:
@@ -88,10 +87,9 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
     max_rhat, worst_rhat = _extreme(posterior, az.rhat, largest=True)
     bulk, worst_bulk = _extreme(posterior, lambda x: az.ess(x, method="bulk"), largest=False)
     tail, worst_tail = _extreme(posterior, lambda x: az.ess(x, method="tail"), largest=False)
-    divergences, transitions = 0, 1
+    divergences = 0
     if SAMPLE_STATS in tree.children and "diverging" in tree[SAMPLE_STATS]:
-        diverging = tree[SAMPLE_STATS]["diverging"]
-        divergences, transitions = int(diverging.sum()), diverging.size
+        divergences = int(tree[SAMPLE_STATS]["diverging"].sum())
     needed = MIN_ESS_PER_CHAIN * chains
     problems = []
     if chains < 2:
@@ -107,7 +105,7 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
                 f"too few effective draws: the {kind} ESS of {worst} is {value:.0f}, it should be "
                 f"at least {needed}; draw more"
             )
-    if divergences > MAX_DIVERGENT * transitions:
+    if divergences:
         problems.append(
             f"{divergences} divergent transitions: the sampler missed part of the posterior; "
             "raise target_accept"

@@ -117,7 +117,7 @@ def test_whole_numbers():
     release = dpb.RecordRelease(
         truth + law.rvs(truth.size, rng), mechanism=law, bounds=(0, 8), support="integers"
     )
-    posterior = dpb.fit(release, draws=300, random_seed=3, progressbar=False)
+    posterior = dpb.fit(release, draws=300, random_seed=3, target_accept=0.99, progressbar=False)
     assert posterior.probability.dims == ("chain", "draw", "value")
     assert posterior.probability.sizes["value"] == 9
     low, high = posterior.probability.quantile([0.005, 0.995], ("chain", "draw")).values
