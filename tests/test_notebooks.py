@@ -30,3 +30,6 @@ def test_runs(path):
     notebook = nbformat.read(path, 4)
     resources = {"metadata": {"path": str(FOLDER)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+    assert not [
+        o for cell in notebook.cells for o in cell.get("outputs", ()) if o.output_type == "error"
+    ]

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import optimize
 
 from dpbayes.engines.alone import THREADS, transposed
+from dpbayes.engines.density import sample_density
 from dpbayes.engines.leaves import GammaWeights, Windows, leaf_tables
 from dpbayes.engines.likelihood import Likelihood
 from dpbayes.engines.tree import AnyLikelihood, CountTree, Structure, structure
@@ -30,6 +31,7 @@ __all__ = ["MixtureDraws", "draw_posterior", "draw_prior"]
 SCALE_PRIOR = (-0.5, 0.3)
 #: Distinct draws of the weights per chain where the counts need a tree each.
 _TREES_PER_CHAIN = 100
+_TARGET_ACCEPT = 0.8
 #: Draws of the weights per chain: thinned where fewer are wanted, and each used for several
 #: draws of the counts where there are more, which hardly depend on the weights.
 _WEIGHTS_PER_CHAIN = 400
@@ -194,9 +196,6 @@ def _sample_weights(
     -------
     ndarray, shape (chains, draws, components + 1)
     """
-    from nutpie import sample
-    from nutpie.compiled_pyfunc import from_pyfunc
-
     arguments = _log_posterior_arguments(cells, nest, release)
     dimension = cells.evidence.shape[1]
 
@@ -206,21 +205,14 @@ def _sample_weights(
     def whitened(u: np.ndarray) -> tuple[float, np.ndarray]:
         return kernel.whitened_log_posterior(u, mode, factor, arguments)
 
-    model = from_pyfunc(
-        dimension,
-        lambda: whitened,
-        lambda *_: lambda u: {"x": mode + factor @ u},
-        [np.dtype(np.float64)],
-        [(dimension,)],
-        ["x"],
-        make_initial_point_fn=lambda s: 0.3 * np.random.default_rng(s).standard_normal(dimension),
-    )
     thin = max(1, int(np.ceil(_WEIGHTS_PER_CHAIN / draws)))
-    trace = sample(
-        model, draws=draws * thin, tune=tune, chains=chains, cores=min(chains, THREADS),
-        seed=int(seed.generate_state(1)[0]), progress_bar=False, save_warmup=False,
+    u, _ = sample_density(
+        whitened,
+        dimension,
+        draws=draws, thin=thin, tune=tune, chains=chains, seed=seed,
+        target_accept=_TARGET_ACCEPT, progressbar=False,
     )  # fmt: skip
-    x = trace["posterior"]["x"].values[:, ::thin]
+    x = mode + u @ factor.T
     walk = np.cumsum(np.exp(x[..., 1:2]) * x[..., 2:], axis=-1)
     walk = np.concatenate([np.zeros((*walk.shape[:2], 1)), walk], axis=-1)
     weights = np.exp(walk - walk.max(axis=-1, keepdims=True))

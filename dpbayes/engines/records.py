@@ -18,6 +18,7 @@ import xarray as xr
 from scipy import linalg
 
 from dpbayes.engines.convergence import Convergence, convergence
+from dpbayes.engines.density import sample_density
 from dpbayes.errors import ConvergenceWarning
 from dpbayes.kernels import smooth as kernel
 from dpbayes.models import smooth
@@ -47,7 +48,6 @@ _PRIOR_DRAWS = 1000
 #: Chains are lengthened and thinned, with smaller steps, until the diagnostics pass: where
 #: the noise is as wide as the range, the posterior is strongly curved.
 _ROUNDS = ((1, 0.9), (5, 0.97))
-_THREADS = 2
 _ATOMS = {
     "none": "no atoms",
     "lower": "an atom at the lower bound",
@@ -175,31 +175,17 @@ def _sample(
     progressbar: bool,
 ) -> tuple[np.ndarray, xr.Dataset]:
     """Sample the whitened coordinates; return every thin-th draw, and statistics of all."""
-    from nutpie import sample
-    from nutpie.compiled_pyfunc import from_pyfunc
-
     table, counts = plan.likelihood.seen
     arguments = (
         frame, np.ascontiguousarray(plan.law.root), table, counts,
         (smooth.LOG_TAU_MEAN, smooth.LOG_TAU_SD), (smooth.ATOM_MEAN, smooth.ATOM_SD),
     )  # fmt: skip
-    size = 1 + plan.law.rank + plan.law.atoms
-    model = from_pyfunc(
-        size,
-        lambda: lambda x: kernel.log_posterior(x, *arguments),
-        lambda *_: lambda x: {"x": x},
-        [np.dtype(np.float64)],
-        [(size,)],
-        ["x"],
-        make_initial_point_fn=lambda s: 0.3 * np.random.default_rng(s).standard_normal(size),
-    )
-    trace = sample(
-        model, draws=draws * thin, tune=tune, chains=chains, cores=min(chains, _THREADS),
-        seed=int(seed.generate_state(1)[0]), progress_bar=progressbar, save_warmup=False,
-        target_accept=target_accept,
+    return sample_density(
+        lambda x: kernel.log_posterior(x, *arguments),
+        1 + plan.law.rank + plan.law.atoms,
+        draws=draws, thin=thin, tune=tune, chains=chains, seed=seed,
+        target_accept=target_accept, progressbar=progressbar,
     )  # fmt: skip
-    x = trace[POSTERIOR]["x"].transpose(CHAIN, DRAW, ...).values
-    return x[:, ::thin], trace[SAMPLE_STATS].to_dataset()
 
 
 def _frame(plan: RecordPlan) -> tuple:

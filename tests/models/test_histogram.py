@@ -54,7 +54,7 @@ def test_range_of_an_open_rate_is_that_of_the_exact_engine():
     release = HistogramRelease([np.nan, 20.0, 7.0], mechanism=WITHHELD)
     prior = Dirichlet()
     low, high = histogram.rate_range(release, prior)
-    totals = exact._totals(release, prior)
+    totals = exact.expected_totals(release, prior)
     assert (3.0 / high, 3.0 / low) == pytest.approx(totals)
     names = {rv.name for rv in histogram.build(release, prior).free_RVs}
     assert names == {"log_rate", "intensity"}
