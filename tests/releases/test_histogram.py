@@ -158,6 +158,8 @@ BAD = {
         ReleaseError,
         r"values must hold at least one cell, got shape \(\)",
     ),
+    "number as text": (dict(values=[1, "2"]), ReleaseError, "values must be numbers.*'2'"),
+    "boolean": (dict(values=[1, True]), ReleaseError, "values must be numbers.*True"),
     "text": (dict(values=[1, "many"]), ReleaseError, "values must be numbers.*many"),
     "missing, nothing withheld": (
         dict(values=[1, None], edges=[0, 1, 2]),
