@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpbayes.engines import exact, exchange
+from dpbayes.engines import histograms
+from dpbayes.engines.drawn import Drawn, Settings
+from dpbayes.engines.exchange import crossing
 from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
 from dpbayes.posterior import Posterior, assemble
 from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
 from dpbayes.releases import HistogramRelease, RecordRelease
-from dpbayes.schema import CONCENTRATION, COUNT, PROBABILITY, RATE, SPIKE, TOTAL
 
 __all__ = ["fit"]
 
 _ENGINES = ("auto", "exact", "nuts")
-#: Prior draws kept for comparison, and the number of cells times draws they may take.
-_PRIOR_DRAWS, _PRIOR_ENTRIES = 1000, 4_000_000
-_TUNE = 1000
+_TUNE_RECORDS = 1000
+_Run = Callable[[Any, Any, np.random.SeedSequence, Settings], Drawn]
 
 
 def fit(
@@ -108,31 +107,25 @@ def fit(
     if not 0 < target_accept < 1:
         raise ParameterError(f"target_accept must be between 0 and 1, got {target_accept}")
     seed = _seed(random_seed)
-    release = _one_release(release, shared)
-    if isinstance(release, HistogramRelease):
-        chosen, run = _histogram_runner(release, prior, engine)
-    elif isinstance(release, RecordRelease):
-        chosen = Smooth() if prior is None else prior
-        if not isinstance(chosen, Smooth):
-            raise UnsupportedError(f"records take a Smooth prior, got {chosen!r}")
-        if engine == "exact":
-            raise UnsupportedError('records have no exact engine: use engine="auto" or "nuts"')
-        run = _records_nuts
-    else:
-        raise ParameterError(
-            f"release must be a HistogramRelease or a RecordRelease, got {type(release).__name__}"
-        )
-    sequence = np.random.SeedSequence([seed, release.digest()])
-    settings = {
-        "draws": draws, "chains": chains, "target_accept": target_accept,
-        "tune": tune or _WARM_UP.get(run, _TUNE),
-        "progressbar": progressbar,
-    }  # fmt: skip
-    attrs = {"random_seed": seed, "prior": repr(chosen)}
+    only: Any = _one_release(release, shared)
+    chosen, engine_name, run = _choose(only, prior, engine)
+    settings = Settings(draws, chains, tune, target_accept, progressbar)
     # Many small products: a second BLAS thread costs more than it brings, ten times more
     # where chains run side by side.
     with threadpool_limits(1, user_api="blas"):
-        return run(release, chosen, sequence, settings, attrs)
+        drawn = run(only, chosen, np.random.SeedSequence([seed, only.digest()]), settings)
+    attrs = {"random_seed": seed, "prior": repr(chosen), "engine": engine_name, **drawn.attrs}
+    if drawn.convergence is not None:
+        attrs |= _diagnostics(drawn.convergence)
+    return assemble(
+        only,
+        posterior=drawn.posterior,
+        prior=drawn.prior,
+        attrs=attrs,
+        edges=drawn.edges,
+        atoms=drawn.atoms,
+        sample_stats=drawn.sample_stats,
+    )
 
 
 def _one_release(release: Any, shared: str | None) -> Any:
@@ -156,13 +149,46 @@ def _one_release(release: Any, shared: str | None) -> Any:
     return first
 
 
-def _histogram_runner(
+def _choose(release: Any, prior: Any, engine: str) -> tuple[Any, str, _Run]:
+    """Prior, name of the engine and engine for a release."""
+    if isinstance(release, HistogramRelease):
+        return _choose_for_histogram(release, prior, engine)
+    if not isinstance(release, RecordRelease):
+        raise ParameterError(
+            f"release must be a HistogramRelease or a RecordRelease, got {type(release).__name__}"
+        )
+    chosen = Smooth() if prior is None else prior
+    if not isinstance(chosen, Smooth):
+        raise UnsupportedError(f"records take a Smooth prior, got {chosen!r}")
+    if engine == "exact":
+        raise UnsupportedError('records have no exact engine: use engine="auto" or "nuts"')
+    return chosen, "nuts", _draw_records
+
+
+def _draw_records(
+    release: RecordRelease, prior: Smooth, sequence: np.random.SeedSequence, settings: Settings
+) -> Drawn:
+    """NUTS on the compressed likelihood."""
+    # Loads ArviZ, which a histogram under a Dirichlet prior does without.
+    from dpbayes.engines.records import fit_records
+
+    drawn = fit_records(
+        release, prior, draws=settings.draws, tune=settings.tune or _TUNE_RECORDS,
+        chains=settings.chains, random_seed=sequence, target_accept=settings.target_accept,
+        progressbar=settings.progressbar,
+    )  # fmt: skip
+    return Drawn(
+        drawn.posterior, drawn.prior, drawn.attrs, drawn.convergence, drawn.sample_stats,
+        drawn.edges, drawn.atoms,
+    )  # fmt: skip
+
+
+def _choose_for_histogram(
     release: HistogramRelease, prior: Any, engine: str
-) -> tuple[Any, Callable[..., Posterior]]:
-    """Prior and engine of a histogram."""
+) -> tuple[Any, str, _Run]:
     chosen = ScaleMixture() if prior is None else prior
     if isinstance(chosen, ScaleMixture):
-        if exchange.crossing(release):
+        if crossing(release):
             raise UnsupportedError(
                 "margins that cross each other (rows and columns of one table) need a Dirichlet "
                 "prior: give prior=dpb.Dirichlet()"
@@ -172,161 +198,17 @@ def _histogram_runner(
                 'engine="nuts" takes a Dirichlet prior; ScaleMixture has an engine of its own: '
                 'use engine="auto"'
             )
-        return chosen, _histogram_mixture
+        return chosen, "mixture", histograms.draw_mixture
     if not isinstance(chosen, Dirichlet):
         raise UnsupportedError(
             f"a histogram takes a ScaleMixture or Dirichlet prior, got {chosen!r}"
         )
     chosen.check_size(release.size)
-    if exchange.crossing(release):
-        return chosen, _histogram_crossing
-    return chosen, _histogram_nuts if engine == "nuts" else _histogram_exact
-
-
-def _histogram_exact(
-    release: HistogramRelease,
-    prior: Dirichlet,
-    sequence: np.random.SeedSequence,
-    settings: dict[str, Any],
-    attrs: dict[str, Any],
-) -> Posterior:
-    shape = (settings["chains"], settings["draws"])
-    rng, rng_prior = (np.random.default_rng(s) for s in sequence.spawn(2))
-    with _progress("Drawing exactly", release.size, settings["progressbar"]) as advance:
-        drawn = exact.draw_posterior(release, prior, shape[0] * shape[1], rng, advance)
-    arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
-    if drawn.rate is not None:
-        arrays[RATE] = drawn.rate
-    if drawn.concentration is not None:
-        arrays[CONCENTRATION] = drawn.concentration
-    posterior = {k: v.reshape(*shape, *v.shape[1:]) for k, v in arrays.items()}
-    return assemble(
-        release,
-        posterior=posterior,
-        prior=_prior_group(
-            release, rng_prior, lambda n, rng: exact.draw_prior(release, prior, n, rng)
-        ),
-        attrs={**attrs, "engine": "exact", "log_evidence": drawn.log_evidence},
-    )
-
-
-def _histogram_crossing(
-    release: HistogramRelease,
-    prior: Dirichlet,
-    sequence: np.random.SeedSequence,
-    settings: dict[str, Any],
-    attrs: dict[str, Any],
-) -> Posterior:
-    from dpbayes.engines.convergence import convergence
-
-    seeds, seed_prior = sequence.spawn(2)
-    draws, chains = settings["draws"], settings["chains"]
-    with _progress("Drawing tables", draws * chains, settings["progressbar"]) as advance:
-        drawn = exchange.draw_posterior(
-            release, prior, draws, chains, settings["tune"], seeds, advance
-        )
-    arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
-    if drawn.rate is not None:
-        arrays[RATE] = drawn.rate
-    posterior = assemble(
-        release,
-        posterior=arrays,
-        prior=_prior_group(
-            release,
-            np.random.default_rng(seed_prior),
-            lambda n, rng: exact.draw_prior(release, prior, n, rng),
-        ),
-        attrs={**attrs, "engine": "exchange"},
-    )
-    posterior.data.attrs.update(_diagnostics(convergence(posterior.data, var_names=[COUNT, TOTAL])))
-    return posterior
-
-
-def _histogram_mixture(
-    release: HistogramRelease,
-    prior: ScaleMixture,
-    sequence: np.random.SeedSequence,
-    settings: dict[str, Any],
-    attrs: dict[str, Any],
-) -> Posterior:
-    # Both load ArviZ, which a fit under a Dirichlet prior does without.
-    from dpbayes.engines import mixture
-    from dpbayes.engines.convergence import convergence
-
-    seeds, seed_prior = sequence.spawn(2)
-    with _progress("Drawing counts", release.size, settings["progressbar"]) as advance:
-        drawn = mixture.draw_posterior(
-            release, prior, settings["draws"], settings["chains"], settings["tune"], seeds, advance
-        )
-    rng_prior = np.random.default_rng(seed_prior)
-    arrays = {PROBABILITY: drawn.probability, COUNT: drawn.count, TOTAL: drawn.total}
-    arrays[SPIKE] = drawn.spike
-    posterior = assemble(
-        release,
-        posterior=arrays,
-        prior=_prior_group(
-            release, rng_prior, lambda n, rng: mixture.draw_prior(release, prior, n, rng)
-        ),
-        attrs={**attrs, "engine": "mixture"},
-    )  # fmt: skip
-    found = convergence(posterior.data, var_names=[COUNT, TOTAL])
-    posterior.data.attrs.update(_diagnostics(found))
-    return posterior
-
-
-def _prior_group(
-    release: HistogramRelease,
-    rng: np.random.Generator,
-    draw: Callable[[int, np.random.Generator], dict[str, np.ndarray]],
-) -> dict[str, np.ndarray]:
-    """Prior draws as one chain, fewer for large tables."""
-    count = int(np.clip(_PRIOR_ENTRIES // release.size, 20, _PRIOR_DRAWS))
-    return {k: v[None] for k, v in draw(count, rng).items()}
-
-
-def _histogram_nuts(
-    release: HistogramRelease,
-    prior: Dirichlet,
-    sequence: np.random.SeedSequence,
-    settings: dict[str, Any],
-    attrs: dict[str, Any],
-) -> Posterior:
-    from dpbayes.engines import nuts
-
-    seed, rng_prior = sequence.spawn(2)
-    drawn = nuts.fit_histogram(release, prior, random_seed=seed, **settings)
-    return assemble(
-        release,
-        posterior=drawn.posterior,
-        prior=_prior_group(
-            release,
-            np.random.default_rng(rng_prior),
-            lambda n, rng: exact.draw_prior(release, prior, n, rng),
-        ),
-        attrs={**attrs, "engine": "nuts", **_diagnostics(drawn.convergence)},
-        sample_stats=drawn.sample_stats,
-    )
-
-
-def _records_nuts(
-    release: RecordRelease,
-    prior: Smooth,
-    sequence: np.random.SeedSequence,
-    settings: dict[str, Any],
-    attrs: dict[str, Any],
-) -> Posterior:
-    from dpbayes.engines.records import fit_records
-
-    drawn = fit_records(release, prior, random_seed=sequence, **settings)
-    return assemble(
-        release,
-        posterior=drawn.posterior,
-        prior=drawn.prior,
-        attrs={**attrs, "engine": "nuts", **drawn.attrs, **_diagnostics(drawn.convergence)},
-        edges=drawn.edges,
-        atoms=drawn.atoms,
-        sample_stats=drawn.sample_stats,
-    )
+    if crossing(release):
+        return chosen, "exchange", histograms.draw_crossing
+    if engine == "nuts":
+        return chosen, "nuts", histograms.draw_nuts
+    return chosen, "exact", histograms.draw_exactly
 
 
 def _diagnostics(convergence: Any) -> dict[str, Any]:
@@ -357,21 +239,3 @@ def _seed(random_seed: Any) -> int:
             f"random_seed must be a whole number of at least 0 or None, got {random_seed!r}"
         )
     return int(random_seed)
-
-
-#: Warm-up where less than NUTS needs is enough.
-_WARM_UP: dict[Any, int] = {_histogram_mixture: 300, _histogram_crossing: 200}
-
-
-@contextlib.contextmanager
-def _progress(label: str, units: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Progress bar that vanishes when the work is done."""
-    if not shown:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=units)
-        yield lambda done: bar.advance(task, done)

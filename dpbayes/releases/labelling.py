@@ -30,7 +30,7 @@ def count_array(values: Any) -> np.ndarray:
     numeric = isinstance(raw, np.ndarray) and raw.dtype.kind in "iuf"
     given = () if numeric else np.asarray(raw, dtype=object).ravel()
     # NumPy would read "3" and True as numbers.
-    wrong = [v for v in given if isinstance(v, str | bytes | bool | np.bool_)]
+    wrong: list[Any] = [v for v in given if isinstance(v, str | bytes | bool | np.bool_)]
     try:
         array = np.asarray(raw, dtype=float)
     except (TypeError, ValueError):
