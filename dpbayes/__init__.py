@@ -48,6 +48,7 @@ _MODULES = (
     "noise",
     "posterior",
     "priors",
+    "privacy",
     "releases",
 )
 
@@ -85,6 +86,7 @@ __all__ = [
     "noise",
     "posterior",
     "priors",
+    "privacy",
     "releases",
 ]
 
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
         noise,
         posterior,
         priors,
+        privacy,
         releases,
     )
     from dpbayes.distributions import NoisyMixture, NoisyMultinomial, NoisyPoisson

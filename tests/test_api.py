@@ -43,6 +43,7 @@ PUBLIC = [
     "noise",
     "posterior",
     "priors",
+    "privacy",
     "releases",
 ]
 

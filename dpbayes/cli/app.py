@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dpbayes import __version__
-from dpbayes.cli import interrupts
+from dpbayes.cli import audit, interrupts
 from dpbayes.cli.failures import reporting
 from dpbayes.errors import ParameterError, nearest_name
 
@@ -25,6 +25,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Posterior distributions from differentially private releases.",
 )
+
+
+app.command()(audit.audit)
 
 
 class Engine(StrEnum):
