@@ -30,10 +30,14 @@ _HOME = {
     "Posterior": "dpbayes.posterior",
     "RecordRelease": "dpbayes.releases",
     "Rescale": "dpbayes.mechanism",
+    "ResponseRelease": "dpbayes.releases",
     "Round": "dpbayes.mechanism",
     "ScaleMixture": "dpbayes.priors",
+    "SelectionRelease": "dpbayes.releases",
+    "SeriesRelease": "dpbayes.releases",
     "Smooth": "dpbayes.priors",
     "Suppress": "dpbayes.mechanism",
+    "SyntheticRelease": "dpbayes.releases",
     "TruncatedDiscreteLaplace": "dpbayes.noise",
     "TruncatedLaplace": "dpbayes.noise",
     "fit": "dpbayes.inference",
@@ -50,6 +54,7 @@ _MODULES = (
     "priors",
     "privacy",
     "releases",
+    "simulate",
 )
 
 __all__ = [
@@ -69,10 +74,14 @@ __all__ = [
     "Posterior",
     "RecordRelease",
     "Rescale",
+    "ResponseRelease",
     "Round",
     "ScaleMixture",
+    "SelectionRelease",
+    "SeriesRelease",
     "Smooth",
     "Suppress",
+    "SyntheticRelease",
     "TruncatedDiscreteLaplace",
     "TruncatedLaplace",
     "__version__",
@@ -88,6 +97,7 @@ __all__ = [
     "priors",
     "privacy",
     "releases",
+    "simulate",
 ]
 
 if TYPE_CHECKING:
@@ -101,6 +111,7 @@ if TYPE_CHECKING:
         priors,
         privacy,
         releases,
+        simulate,
     )
     from dpbayes.distributions import NoisyMixture, NoisyMultinomial, NoisyPoisson
     from dpbayes.inference import fit
@@ -118,7 +129,14 @@ if TYPE_CHECKING:
     )
     from dpbayes.posterior import Posterior, load
     from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
-    from dpbayes.releases import HistogramRelease, RecordRelease
+    from dpbayes.releases import (
+        HistogramRelease,
+        RecordRelease,
+        ResponseRelease,
+        SelectionRelease,
+        SeriesRelease,
+        SyntheticRelease,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -26,10 +26,14 @@ PUBLIC = [
     "Posterior",
     "RecordRelease",
     "Rescale",
+    "ResponseRelease",
     "Round",
     "ScaleMixture",
+    "SelectionRelease",
+    "SeriesRelease",
     "Smooth",
     "Suppress",
+    "SyntheticRelease",
     "TruncatedDiscreteLaplace",
     "TruncatedLaplace",
     "__version__",
@@ -45,6 +49,7 @@ PUBLIC = [
     "priors",
     "privacy",
     "releases",
+    "simulate",
 ]
 
 

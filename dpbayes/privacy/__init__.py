@@ -18,6 +18,11 @@ from dpbayes.privacy.composition import (
     repeated_draws,
     split_budget,
 )
+from dpbayes.privacy.losses import (
+    dirichlet_sampling_alpha,
+    smoothing_alpha,
+    smoothing_delta,
+)
 from dpbayes.privacy.neighbours import Neighbours
 from dpbayes.privacy.sensitivity import (
     count_sensitivity,
@@ -35,6 +40,7 @@ __all__ = [
     "audit_samples",
     "compose",
     "count_sensitivity",
+    "dirichlet_sampling_alpha",
     "group_privacy",
     "histogram_sensitivity",
     "ks_sensitivity",
@@ -45,6 +51,8 @@ __all__ = [
     "power_bound",
     "repeated_draws",
     "sensitivity",
+    "smoothing_alpha",
+    "smoothing_delta",
     "split_budget",
     "sum_sensitivity",
 ]

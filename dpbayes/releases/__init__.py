@@ -4,5 +4,38 @@ from dpbayes.releases.histogram import HistogramRelease
 from dpbayes.releases.margins import Margin
 from dpbayes.releases.observations import Observations
 from dpbayes.releases.records import RecordRelease
+from dpbayes.releases.responses import (
+    ResponseRelease,
+    flip_matrix,
+    response_matrix,
+    response_probability,
+)
+from dpbayes.releases.selection import QuantileLoss, SelectionRelease, WinnerLoss
+from dpbayes.releases.series import SeriesRelease
+from dpbayes.releases.statistic import StatisticRelease
+from dpbayes.releases.synthetic import (
+    DirichletSampling,
+    PerturbedSampling,
+    Smoothing,
+    SyntheticRelease,
+)
 
-__all__ = ["HistogramRelease", "Margin", "Observations", "RecordRelease"]
+__all__ = [
+    "DirichletSampling",
+    "HistogramRelease",
+    "Margin",
+    "Observations",
+    "PerturbedSampling",
+    "QuantileLoss",
+    "RecordRelease",
+    "ResponseRelease",
+    "SelectionRelease",
+    "SeriesRelease",
+    "Smoothing",
+    "StatisticRelease",
+    "SyntheticRelease",
+    "WinnerLoss",
+    "flip_matrix",
+    "response_matrix",
+    "response_probability",
+]
