@@ -61,10 +61,14 @@ def fit(
         given them.
     progressbar : bool
         Show progress on long work.
-    shared : {"data"}, optional
+    shared : {"data", "P"}, optional
         What the releases of a list have in common. "data": the same records were released
         several times (say at two values of epsilon), so that there is one table of counts;
-        the posterior's release is `HistogramRelease.with_repeat` of them.
+        the posterior's release is `HistogramRelease.with_repeat` of them. "P": each is of
+        other records drawn from one distribution (say several weeks), under a `Dirichlet`
+        prior (by default with concentration 1), sampled by NUTS; the release is
+        `HistogramRelease.with_sample` of them, ``count`` and ``table`` are those of the
+        first, and ``data["posterior"]["sample_count"]`` holds the true counts of the others.
     tune : int, optional
         Warm-up draws per chain, where a sampler runs: by default 1000 for NUTS on a model,
         300 for the weights of a `ScaleMixture`, whose posterior is whitened beforehand.
@@ -134,18 +138,18 @@ def _one_release(release: Any, shared: str | None) -> Any:
         if shared is not None:
             raise ParameterError(f"shared={shared!r} needs a list of releases")
         return release
-    if shared != "data":
+    if shared not in ("data", "P"):
         raise ParameterError(
-            'a list of releases needs shared="data" (the same records released several times), '
-            f"got shared={shared!r}; fit separate data separately"
+            'a list of releases needs shared="data" (the same records released several times) or '
+            f'shared="P" (other records of the same process), got shared={shared!r}'
         )
     if not release:
         raise ParameterError("release must hold at least one release, got an empty list")
     first, *others = release
     if not isinstance(first, HistogramRelease):
-        raise UnsupportedError(f'shared="data" needs histograms, got {type(first).__name__}')
+        raise UnsupportedError(f'shared="{shared}" needs histograms, got {type(first).__name__}')
     for other in others:
-        first = first.with_repeat(other)
+        first = first.with_repeat(other) if shared == "data" else first.with_sample(other)
     return first
 
 
@@ -186,8 +190,11 @@ def _draw_records(
 def _choose_for_histogram(
     release: HistogramRelease, prior: Any, engine: str
 ) -> tuple[Any, str, _Run]:
-    chosen = ScaleMixture() if prior is None else prior
+    default: Any = Dirichlet() if release.samples else ScaleMixture()
+    chosen = default if prior is None else prior
     if isinstance(chosen, ScaleMixture):
+        if release.samples:
+            raise UnsupportedError('shared="P" takes a Dirichlet prior: give prior=dpb.Dirichlet()')
         if crossing(release):
             raise UnsupportedError(
                 "margins that cross each other (rows and columns of one table) need a Dirichlet "
@@ -204,6 +211,12 @@ def _choose_for_histogram(
             f"a histogram takes a ScaleMixture or Dirichlet prior, got {chosen!r}"
         )
     chosen.check_size(release.size)
+    if release.samples:
+        if engine == "exact":
+            raise UnsupportedError(
+                'samples that share P have no exact engine: use engine="auto" or "nuts"'
+            )
+        return chosen, "nuts", histograms.draw_nuts
     if crossing(release):
         return chosen, "exchange", histograms.draw_crossing
     if engine == "nuts":

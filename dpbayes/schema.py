@@ -18,6 +18,7 @@ DRAW = "draw"
 CELL = "cell"  # cells of a histogram that has neither edges nor coords
 BIN = "bin"  # cells with numeric edges
 ATOM = "atom"  # points that carry mass of their own
+SAMPLE = "sample"  # further samples of one process, each with a table of its own
 VALUE = "value"  # integers of an integer-valued record
 EDGE = "edge"
 
@@ -25,6 +26,7 @@ EDGE = "edge"
 PROBABILITY = "probability"
 COUNT = "count"
 TOTAL = "total"
+SAMPLE_COUNT = "sample_count"  # true counts of the further samples
 ATOM_PROBABILITY = "atom_probability"
 ATOM_COUNT = "atom_count"
 RATE = "rate"

@@ -84,11 +84,12 @@ def draw_nuts(
     sequence: np.random.SeedSequence,
     settings: Settings,
 ) -> Drawn:
-    """NUTS on the PyMC model with counts summed out."""
+    """NUTS on the PyMC model with counts summed out, of one sample or of several."""
     from dpbayes.engines import nuts
 
     seed, seed_prior = sequence.spawn(2)
-    drawn = nuts.fit_histogram(
+    fit = nuts.fit_pooled if release.samples else nuts.fit_histogram
+    drawn = fit(
         release, prior, draws=settings.draws, tune=settings.tune or _TUNE_NUTS,
         chains=settings.chains, random_seed=seed, target_accept=settings.target_accept,
         progressbar=settings.progressbar,

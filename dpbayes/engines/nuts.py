@@ -18,12 +18,22 @@ from dpbayes.distributions.count_mechanism import CountMechanism
 from dpbayes.engines.convergence import Convergence, convergence
 from dpbayes.errors import ConvergenceWarning, ImpossibleReleaseError
 from dpbayes.kernels import count_draws
-from dpbayes.models import histogram
+from dpbayes.models import histogram, pooled
 from dpbayes.priors import Dirichlet
 from dpbayes.releases import HistogramRelease
-from dpbayes.schema import CHAIN, COUNT, DRAW, POSTERIOR, PROBABILITY, RATE, SAMPLE_STATS, TOTAL
+from dpbayes.schema import (
+    CHAIN,
+    COUNT,
+    DRAW,
+    POSTERIOR,
+    PROBABILITY,
+    RATE,
+    SAMPLE_COUNT,
+    SAMPLE_STATS,
+    TOTAL,
+)
 
-__all__ = ["HistogramDraws", "draw_counts", "fit_histogram", "sample"]
+__all__ = ["HistogramDraws", "draw_counts", "fit_histogram", "fit_pooled", "sample"]
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,65 @@ def fit_histogram(
     }
     if RATE in found:
         posterior[RATE] = found[RATE].values
+    return HistogramDraws(posterior, tree[SAMPLE_STATS].to_dataset(), verdict)
+
+
+def fit_pooled(
+    release: HistogramRelease,
+    prior: Dirichlet,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    random_seed: Any = None,
+    target_accept: float = 0.9,
+    progressbar: bool = True,
+) -> HistogramDraws:
+    """Fit samples of one process: P by NUTS, then the true counts of each sample exactly.
+
+    Parameters
+    ----------
+    release : HistogramRelease
+        First sample, with the others in `samples`.
+    prior : Dirichlet
+        Prior on P.
+    draws, tune, chains, random_seed, target_accept, progressbar
+        As in `sample`.
+
+    Returns
+    -------
+    HistogramDraws
+        Draws, with `sample_count` for the further samples, and the verdict on them.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the draws cannot be trusted yet.
+    """
+    model = pooled.build(release, prior)
+    samples = (release, *release.samples)
+    seed, *seeds = _sequence(random_seed).spawn(1 + len(samples))
+    tree = sample(
+        model, draws=draws, tune=tune, chains=chains, random_seed=seed,
+        target_accept=target_accept, progressbar=progressbar,
+    )  # fmt: skip
+    found = tree[POSTERIOR].to_dataset()
+    verdict = convergence(tree)
+    if not verdict.converged:
+        warnings.warn("; ".join(verdict.problems), ConvergenceWarning, stacklevel=2)
+    flat = found[PROBABILITY].transpose(CHAIN, DRAW, ...).values
+    counts = []
+    for index, (one, child) in enumerate(zip(samples, seeds, strict=True)):
+        rates = flat
+        if one.total is None:
+            rates = flat * found[f"{pooled.EXPECTED_TOTAL}_{index}"].values[..., None]
+        counts.append(draw_counts(one, rates, np.random.default_rng(child)))
+    posterior = {
+        PROBABILITY: flat.reshape(*flat.shape[:2], *release.values.shape),
+        COUNT: counts[0].reshape(*flat.shape[:2], *release.values.shape),
+        TOTAL: counts[0].sum(axis=-1),
+        SAMPLE_COUNT: np.stack(counts[1:], axis=2),
+    }
     return HistogramDraws(posterior, tree[SAMPLE_STATS].to_dataset(), verdict)
 
 

@@ -244,6 +244,12 @@ def _totals(release: Any) -> Iterator[str]:
             f"The same counts were released {plural(again, 'more time')}, each time with noise of "
             "its own: the fit combines them."
         )
+    further = len(getattr(release, "samples", ()))
+    if further:
+        yield (
+            f"{plural(further, 'further table')} of other records from the same process "
+            "were released: the fit pools them for P."
+        )
 
 
 def _own(size: int) -> str:

@@ -104,6 +104,8 @@ def release_to_dict(
         stored["margins"] = [_margin_to_dict(margin) for margin in release.margins]
     if release.repeats:
         stored["repeats"] = [release_to_dict(other) for other in release.repeats]
+    if release.samples:
+        stored["samples"] = [release_to_dict(other) for other in release.samples]
     if release.edges is not None:
         return stored | {"edges": _plain(release.edges)}
     coords = {
@@ -147,10 +149,9 @@ def release_from_dict(
             release = HistogramRelease(labelled, **common)
         for margin in stored.get("margins", ()):
             release = _with_stored_margin(release, margin)
-        for other in stored.get("repeats", ()):
-            again = release_from_dict(other)
-            assert isinstance(again, HistogramRelease)
-            release = release.with_repeat(again)
+        for kind, join in (("repeats", "with_repeat"), ("samples", "with_sample")):
+            for other in stored.get(kind, ()):
+                release = getattr(release, join)(release_from_dict(other))
         return release
 
 

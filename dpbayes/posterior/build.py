@@ -30,6 +30,8 @@ from dpbayes.schema import (
     PRIOR,
     PROBABILITY,
     RELEASED,
+    SAMPLE,
+    SAMPLE_COUNT,
     SAMPLE_STATS,
     UPPER,
     VALUE,
@@ -112,6 +114,14 @@ def _labelled(
             shaped = array.reshape(chains, draws, *template.shape)
             variables[name] = xr.DataArray(
                 shaped, dims=(CHAIN, DRAW, *template.dims), coords={**base, **template.coords}
+            )
+        elif name == SAMPLE_COUNT:
+            samples = array.shape[2]
+            shaped = array.reshape(chains, draws, samples, *template.shape)
+            variables[name] = xr.DataArray(
+                shaped,
+                dims=(CHAIN, DRAW, SAMPLE, *template.dims),
+                coords={**base, SAMPLE: np.arange(1, samples + 1), **template.coords},
             )
         elif name in (ATOM_PROBABILITY, ATOM_COUNT):
             variables[name] = xr.DataArray(

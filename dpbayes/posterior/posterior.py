@@ -27,6 +27,8 @@ from dpbayes.schema import (
     POSTERIOR,
     PRIOR,
     PROBABILITY,
+    SAMPLE,
+    SAMPLE_COUNT,
     TOTAL,
     VALUE,
 )
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Posterior"]
+
+
+def _shares(counts: xr.DataArray) -> xr.DataArray:
+    """Turn counts into shares; NaN in a draw without any record."""
+    with np.errstate(invalid="ignore"):
+        return counts.astype(float) / counts.sum("piece")
 
 
 class Posterior:
@@ -143,10 +151,18 @@ class Posterior:
     @cached_property
     def table(self) -> Estimand:
         """Distribution of the records in this data set (the realised table)."""
-        counts = self._weights(POSTERIOR, COUNT, ATOM_COUNT).astype(float)
-        with np.errstate(invalid="ignore"):
-            shares = counts / counts.sum("piece")  # NaN in a draw without any record
-        return Estimand("table", shares, self._support)
+        counts = self._weights(POSTERIOR, COUNT, ATOM_COUNT)
+        return Estimand("table", _shares(counts), self._support)
+
+    @cached_property
+    def _records_of_P(self) -> Estimand:
+        """All records that P was learned from: this table and further samples of the process."""
+        found = self.data[POSTERIOR].dataset
+        if SAMPLE_COUNT not in found:
+            return self.table
+        counts = self._weights(POSTERIOR, COUNT, ATOM_COUNT)
+        others = found[SAMPLE_COUNT].sum(SAMPLE).values.reshape(counts.shape)
+        return Estimand("table", _shares(counts + others), self._support)
 
     @cached_property
     def prior_P(self) -> Estimand:

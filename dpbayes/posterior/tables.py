@@ -171,7 +171,7 @@ def _probabilities(posterior: Posterior) -> Iterator[Quantity]:
     weights = weights.reshape(-1, weights.shape[-1])
     prior = posterior.prior_P.weights.values
     prior = prior.reshape(-1, prior.shape[-1])
-    shares = posterior.table.weights.values.reshape(weights.shape)
+    shares = posterior._records_of_P.weights.values.reshape(weights.shape)
     naive = posterior.naive_weights.reshape(-1)
     for j, label in enumerate(cell_names(posterior)):
         yield Quantity(
@@ -192,7 +192,8 @@ def _functionals(posterior: Posterior) -> Iterator[Quantity]:
         of_p, of_table = (make(e).values.ravel() for e in (posterior.P, posterior.table))
         prior = make(posterior.prior_P).values.ravel()
         guess = float(make(naive).values.ravel()[0])
-        yield Quantity(f"P.{name}", "P", of_p, prior, of_table, guess)
+        of_records = make(posterior._records_of_P).values.ravel()
+        yield Quantity(f"P.{name}", "P", of_p, prior, of_records, guess)
         yield Quantity(f"table.{name}", "table", of_table, prior, None, guess)
 
 

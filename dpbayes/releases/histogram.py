@@ -83,6 +83,7 @@ class HistogramRelease:
     attrs: Mapping[str, Any] | None = None
     margins: tuple[Margin, ...] = field(default=(), init=False)
     repeats: tuple[HistogramRelease, ...] = field(default=(), init=False)
+    samples: tuple[HistogramRelease, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         array = count_array(self.values)
@@ -222,14 +223,7 @@ class HistogramRelease:
         ReleaseError
             If the cells or the public totals differ.
         """
-        if not isinstance(other, HistogramRelease):
-            raise ReleaseError(f"the same data needs two HistogramRelease, got {other!r}")
-        mine, theirs = (r.values.copy(data=np.zeros(r.values.shape)) for r in (self, other))
-        if not mine.identical(theirs):
-            raise ReleaseError(
-                "two releases of the same data need the same cells in the same order, "
-                f"got {_shape(self)} and {_shape(other)}"
-            )
+        self._same_cells(other, "two releases of the same data need")
         totals = {total for total in (self.total, other.total) if total is not None}
         if len(totals) > 1:
             raise ReleaseError(f"two releases of the same data state totals {sorted(totals)}")
@@ -237,6 +231,43 @@ class HistogramRelease:
         object.__setattr__(extended, "total", totals.pop() if totals else None)
         object.__setattr__(extended, "repeats", (*self.repeats, other))
         return extended
+
+    def with_sample(self, other: HistogramRelease) -> Self:
+        """Return the release together with one of other records from the same process.
+
+        The two tables hold different people (say two weeks), drawn from one distribution P:
+        each has true counts of its own, and P is learned from both.
+
+        Parameters
+        ----------
+        other : HistogramRelease
+            Release of the other sample, with the same cells in the same order.
+
+        Raises
+        ------
+        ReleaseError
+            If the cells differ, or if either has noisy totals of groups.
+        """
+        self._same_cells(other, "two samples of one process need")
+        for release in (self, other):
+            if release.margins or release.repeats or (release.samples and release is other):
+                raise ReleaseError(
+                    "samples of one process are plain tables: "
+                    "margins and repeats are not pooled, leave them out"
+                )
+        extended = copy.copy(self)
+        object.__setattr__(extended, "samples", (*self.samples, other))
+        return extended
+
+    def _same_cells(self, other: Any, need: str) -> None:
+        """Refuse another release whose cells are not those of this one."""
+        if not isinstance(other, HistogramRelease):
+            raise ReleaseError(f"{need} two HistogramRelease, got {other!r}")
+        mine, theirs = (r.values.copy(data=np.zeros(r.values.shape)) for r in (self, other))
+        if not mine.identical(theirs):
+            raise ReleaseError(
+                f"{need} the same cells in the same order, got {_shape(self)} and {_shape(other)}"
+            )
 
     # -- what engines and reports read -------------------------------------------------
 
@@ -291,7 +322,8 @@ class HistogramRelease:
         extra = (
             digest(m.name, m.values.values, m.mechanism, m.published.tolist()) for m in self.margins
         )
-        again = (other.digest() for other in self.repeats)
+        again = [other.digest() for other in self.repeats]
+        again += [other.digest() + 1 for other in self.samples]
         return digest("histogram", self.values.values, self.mechanism, *facts, *extra, *again)
 
     def __eq__(self, other: object) -> bool:
@@ -307,6 +339,7 @@ class HistogramRelease:
             and self.total == other.total
             and self.margins == other.margins
             and self.repeats == other.repeats
+            and self.samples == other.samples
             and self.attrs == other.attrs
         )
 
@@ -317,6 +350,7 @@ class HistogramRelease:
         total = "unknown total" if self.total is None else f"public total {self.total}"
         margins = "".join(f", noisy {m.name}" for m in self.margins)
         margins += f", released {1 + len(self.repeats)} times" if self.repeats else ""
+        margins += f", pooled with {len(self.samples)} more" if self.samples else ""
         return f"<HistogramRelease ({sizes}), {total}{margins}, {self.mechanism!r}>"
 
 
