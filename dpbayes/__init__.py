@@ -45,6 +45,7 @@ _HOME = {
     "load": "dpbayes.posterior",
 }
 _MODULES = (
+    "compare",
     "distributions",
     "errors",
     "io",
@@ -85,6 +86,7 @@ __all__ = [
     "TruncatedDiscreteLaplace",
     "TruncatedLaplace",
     "__version__",
+    "compare",
     "distributions",
     "errors",
     "fit",
@@ -102,6 +104,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dpbayes import (
+        compare,
         distributions,
         errors,
         io,

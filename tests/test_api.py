@@ -37,6 +37,7 @@ PUBLIC = [
     "TruncatedDiscreteLaplace",
     "TruncatedLaplace",
     "__version__",
+    "compare",
     "distributions",
     "errors",
     "fit",
