@@ -5,7 +5,8 @@ Every function draws on the Axes it is given, or on a new pyplot figure, and ret
 
 from dpbayes.plots.cell_plot import cells
 from dpbayes.plots.check_plot import predictive
+from dpbayes.plots.compare_plot import convergence, cost
 from dpbayes.plots.curves import cdf, density
 from dpbayes.plots.functional_plot import functional
 
-__all__ = ["cdf", "cells", "density", "functional", "predictive"]
+__all__ = ["cdf", "cells", "convergence", "cost", "density", "functional", "predictive"]
