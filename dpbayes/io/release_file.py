@@ -74,6 +74,7 @@ _FACTS = {
     "epsilon": Field(_positive),
     "sensitivity": Field(_positive),
 }
+_AXIS_FACTS = {"axis_unit": Field(text)}
 _COMMON = {"kind": Field(text, required=True), "file": Field(text, required=True)}
 _HISTOGRAM = {
     "value": Field(text, required=True),
@@ -88,7 +89,7 @@ _RECORDS = {
     "bounds": Field(pair_of(number, "numbers, lower and upper"), required=True),
     "support": Field(one_of("continuous", "integers")),
 }
-KINDS: dict[str, dict[str, Field]] = {"histogram": _HISTOGRAM, "records": _RECORDS}
+KINDS: dict[str, dict[str, Field]] = {"histogram": _HISTOGRAM | _AXIS_FACTS, "records": _RECORDS}
 
 
 def read_release(path: str | os.PathLike[str]) -> HistogramRelease | RecordRelease:
@@ -102,8 +103,8 @@ def read_release(path: str | os.PathLike[str]) -> HistogramRelease | RecordRelea
     Returns
     -------
     HistogramRelease or RecordRelease
-        The facts of the file (title, unit, source, neighbours, epsilon, sensitivity) are in
-        its `attrs`.
+        The facts of the file (title, unit, axis_unit, source, neighbours, epsilon,
+        sensitivity) are in its `attrs`.
 
     Raises
     ------
@@ -212,7 +213,7 @@ def _attributes(fields: Mapping[str, Any], mechanism: MechanismTable) -> dict[st
             raise ReleaseFileError(
                 f"is given in {mechanism.path}.{name} too: keep that one", f"release.{name}"
             )
-    return {k: v for k, v in fields.items() if k in _FACTS} | mechanism.facts
+    return {k: v for k, v in fields.items() if k in _FACTS | _AXIS_FACTS} | mechanism.facts
 
 
 def _histogram(

@@ -134,10 +134,9 @@ def value_label(posterior: Posterior) -> str:
     """Label of the axis on which records live."""
     from dpbayes.releases import RecordRelease
 
-    unit = posterior.release.attrs.get("unit")
-    if unit and isinstance(posterior.release, RecordRelease):
-        return f"Value ({unit})"
-    return "Value"
+    records = isinstance(posterior.release, RecordRelease)
+    unit = posterior.release.attrs.get("unit" if records else "axis_unit")
+    return f"Value ({unit})" if unit else "Value"
 
 
 def count_label(posterior: Posterior) -> str:

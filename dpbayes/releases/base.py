@@ -14,7 +14,8 @@ from dpbayes.mechanism import Mechanism
 __all__ = ["ATTRIBUTES", "check_attrs", "check_total", "digest"]
 
 #: Free-text facts about a release that reports repeat.
-ATTRIBUTES = ("title", "unit", "source", "neighbours", "epsilon", "sensitivity")
+#: `unit` is that of the released values (counts, or records), `axis_unit` that of the edges.
+ATTRIBUTES = ("title", "unit", "axis_unit", "source", "neighbours", "epsilon", "sensitivity")
 
 
 def check_attrs(attrs: Mapping[str, Any] | None) -> dict[str, Any]:

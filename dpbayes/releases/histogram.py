@@ -51,7 +51,8 @@ class HistogramRelease:
     total : int, optional
         Public number of records n; None where it is unknown.
     attrs : mapping, optional
-        Facts for reports: title, unit, source, neighbours, epsilon, sensitivity.
+        Facts for reports: title, unit (of what is counted), axis_unit (of the edges), source,
+        neighbours, epsilon, sensitivity.
 
     Raises
     ------

@@ -116,7 +116,9 @@ class Content:
     @property
     def value_unit(self) -> str:
         """Unit of the numeric axis, with a space before it."""
-        return f" {self.unit}" if self.unit and not self.histogram else ""
+        name = "axis_unit" if self.histogram else "unit"
+        unit = str(self.release.attrs.get(name) or "")
+        return f" {unit}" if unit else ""
 
     @property
     def count_noun(self) -> str:

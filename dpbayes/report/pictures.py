@@ -119,7 +119,7 @@ def _main_functional(content: Content) -> tuple[str, str, str, Callable[[Any], A
         title = f"Total number of {content.count_noun}"
     elif content.numeric:
         draws, name = posterior.P.mean(), "P.mean"
-        options = {"label": f"Mean of P{content.value_unit and f' ({content.unit})'}"}
+        options = {"label": f"Mean of P{content.value_unit and f' ({content.value_unit.strip()})'}"}
         options["prior"] = posterior.prior_P.mean()
         title = "Mean of P"
     else:

@@ -84,6 +84,7 @@ kind = "histogram"
 title = "CDNOW: customers by total spend (USD, clipped at {cap})"
 source = "{source}"
 unit = "customers"
+axis_unit = "USD"
 file = "customers_by_spend.csv"
 value = "noisy_customers"
 edges = ["lower", "upper"]

@@ -22,7 +22,7 @@ def numeric():
         mechanism=mechanism,
         edges=[0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 250],
         total=150,
-        attrs={"title": "Spend ($ a month, $ a year)", "unit": "customers"},
+        attrs={"title": "Spend ($ a month, $ a year)", "unit": "customers", "axis_unit": "USD"},
     )
     return dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
 

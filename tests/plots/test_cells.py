@@ -66,6 +66,7 @@ def test_differences_are_taken_from_the_naive_estimate(numeric, ax):
     assert lower == pytest.approx(np.quantile(draws, 0.05, axis=0))
     assert points(ax, "x")[:, 1] == pytest.approx(np.full(10, 3))
     assert "less the naive" in ax.get_ylabel()
+    assert ax.get_xlabel() == "Value (USD)"
 
 
 def test_many_cells_stand_in_columns_with_some_labels(wide, ax):

@@ -22,7 +22,7 @@ def test_cdf_band_holds_the_quantiles_of_the_draws(numeric, ax):
     naive = next(line for line in ax.lines if line.get_label() == "Naive")
     x, y = naive.get_xydata().T
     assert np.interp(50.0, x, y) == pytest.approx(numeric.naive_weights[:5].sum())
-    assert ax.get_xlabel() == "Value"
+    assert ax.get_xlabel() == "Value (USD)"
 
 
 def test_cdf_jumps_at_atoms(records, ax):
