@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import warnings
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from dpbayes.errors import ReleaseFileError, nearest_name
+from dpbayes.io.csv_file import read_columns
+from dpbayes.io.number_text import is_number, parse_numbers, remedy
 
 __all__ = ["DataFile"]
-
-#: What may stand in a numeric column where a value was suppressed.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,13 @@ class DataFile:
         Where it is.
     field : str
         Path of the key that names it, for messages.
+    lines : list of int
+        Line of each row, once a CSV file has been read.
     """
 
     path: Path
     field: str = "release.file"
+    lines: list[int] = dataclasses.field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def beside(cls, release_file: Path, name: str, field: str = "release.file") -> DataFile:
@@ -66,7 +67,11 @@ class DataFile:
         return cls(path, field)
 
     def read(
-        self, numeric: dict[str, str], labels: dict[str, str], text: Sequence[str] = ()
+        self,
+        numeric: dict[str, str],
+        labels: dict[str, str],
+        text: Sequence[str] = (),
+        keep_blank: bool = False,
     ) -> pd.DataFrame:
         """Read columns.
 
@@ -79,6 +84,8 @@ class DataFile:
             Columns of labels, likewise. Whole numbers become integers.
         text : sequence of str
             Columns of labels that stay text although they look like numbers.
+        keep_blank : bool
+            In a CSV file of one column, a blank line between others is a missing value.
 
         Raises
         ------
@@ -87,7 +94,7 @@ class DataFile:
             column of numbers (the message names the row).
         """
         wanted = {**numeric, **labels}
-        frame = _READERS[self.path.suffix.lower()](self, wanted)
+        frame = _READERS[self.path.suffix.lower()](self, wanted, keep_blank)
         if frame.empty:
             raise ReleaseFileError(f"{self.path.name!r} has no rows", self.field)
         for name, field in numeric.items():
@@ -99,7 +106,7 @@ class DataFile:
 
     def row(self, index: int) -> str:
         """Name a row so that a person finds it."""
-        line = f" (line {index + 2})" if self.path.suffix.lower() == ".csv" else ""
+        line = f" (line {self.lines[index]})" if self.lines else ""
         return f"row {index + 1}{line} of {self.path.name!r}"
 
     def check_columns(self, columns: Sequence[str], wanted: dict[str, str]) -> None:
@@ -125,31 +132,14 @@ class DataFile:
             return column.to_numpy(dtype=float, na_value=np.nan)
         entries = column.to_numpy(dtype=object)
         try:
-            return _all_numbers(entries)
+            return parse_numbers(entries)
         except (TypeError, ValueError):
-            row = next(i for i, entry in enumerate(entries) if not _is_number(entry))
+            row = next(i for i, entry in enumerate(entries) if not is_number(entry))
         raise ReleaseFileError(
             f"column {column.name!r} must hold numbers, got {entries[row]!r} in "
-            f"{self.row(row)}; leave the cell of a suppressed value empty",
+            f"{self.row(row)}; {remedy(entries[row])}",
             field,
         )
-
-
-def _all_numbers(entries: np.ndarray) -> np.ndarray:
-    """Return texts as floats, missing ones as NaN."""
-    blank = np.isin(np.char.strip(entries.astype(str)), MISSING) | pd.isna(entries)
-    # float() also reads "1_000", which no table of numbers means.
-    if any("_" in entry for entry in entries[~blank] if isinstance(entry, str)):
-        raise ValueError
-    return np.where(blank, "nan", entries).astype(float)
-
-
-def _is_number(entry: Any) -> bool:
-    try:
-        _all_numbers(np.array([entry], dtype=object))
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _whole_labels(column: pd.Series) -> pd.Series:
@@ -175,52 +165,24 @@ def _delimiter(columns: Sequence[str]) -> str:
     return ""
 
 
-def _read_csv(source: DataFile, wanted: dict[str, str]) -> pd.DataFrame:
+def _read_csv(source: DataFile, wanted: dict[str, str], keep_blank: bool) -> pd.DataFrame:
     """Read columns of a CSV file as text, a missing entry as an empty one."""
-    path = source.path
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file), None)
-        if not header:
-            raise ReleaseFileError(f"{path.name!r} is empty", source.field)
-        columns = [name.strip() for name in header]
+
+    def choose(columns: list[str]) -> list[int]:
         source.check_columns(columns, wanted)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                path,
-                encoding="utf-8-sig",
-                header=None,
-                skiprows=1,
-                names=range(len(columns)),
-                index_col=False,
-                dtype=str,
-                keep_default_na=False,
-                # A blank line is a suppressed value where there is one column only.
-                skip_blank_lines=False,
-            )
-    except UnicodeDecodeError as error:
-        raise ReleaseFileError(f"{path.name!r} must be UTF-8 text: {error}", source.field) from None
-    except pd.errors.EmptyDataError:
-        raise ReleaseFileError(f"{path.name!r} has no rows", source.field) from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise ReleaseFileError(
-            f"{path.name!r} is not a CSV table: {reason}", source.field
-        ) from None
-    except OSError as error:
-        raise ReleaseFileError(
-            f"cannot read {str(path)!r}: {error.strerror}", source.field
-        ) from None
-    frame = frame[[columns.index(name) for name in wanted]].set_axis(list(wanted), axis=1)
-    if len(columns) > 1:
-        # Blank lines at the end are not rows.
-        filled = np.flatnonzero((frame.fillna("") != "").any(axis=1).to_numpy())
-        frame = frame.iloc[: filled[-1] + 1 if filled.size else 0]
-    return frame.reset_index(drop=True)
+        return [columns.index(name) for name in wanted]
+
+    columns, lines = read_columns(source.path, source.field, choose, keep_blank)
+    source.lines[:] = lines
+    return pd.DataFrame(
+        {
+            name: np.array(entries, dtype=object)
+            for name, entries in zip(wanted, columns, strict=True)
+        }
+    )
 
 
-def _read_parquet(source: DataFile, wanted: dict[str, str]) -> pd.DataFrame:
+def _read_parquet(source: DataFile, wanted: dict[str, str], keep_blank: bool) -> pd.DataFrame:
     """Read columns of a Parquet file with pyarrow, else with polars."""
     path = source.path
     try:

@@ -31,14 +31,19 @@ Check = Callable[[Any, str], Any]
 
 @dataclass(frozen=True)
 class Field:
-    """One key of a table: how its value is checked and whether it must be there."""
+    """One key of a table: how its value is checked, whether it must be there, an example."""
 
     check: Check
     required: bool = False
+    example: str = ""
 
 
 def read_fields(
-    raw: Mapping[str, Any], fields: Mapping[str, Field], path: str, elsewhere: str = ""
+    raw: Mapping[str, Any],
+    fields: Mapping[str, Field],
+    path: str,
+    elsewhere: str = "",
+    hints: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Check all keys of a table against their fields.
 
@@ -52,6 +57,8 @@ def read_fields(
         Path of the table ("" for the root), for messages.
     elsewhere : str
         Said after the message about an unknown key.
+    hints : mapping of str to str, optional
+        What to do about keys that are unknown here and known in another table.
 
     Returns
     -------
@@ -65,11 +72,13 @@ def read_fields(
     """
     for key in raw:
         if key not in fields:
-            hint = nearest_name(key, fields) or f"; known: {', '.join(fields)}"
+            hint = f": {hints[key]}" if hints and key in hints else nearest_name(key, fields)
+            hint = hint or f"; known: {', '.join(fields)}"
             raise ReleaseFileError(f"unknown key{elsewhere}{hint}", join(path, key))
     for key, field in fields.items():
         if field.required and key not in raw:
-            raise ReleaseFileError("must be given", join(path, key))
+            example = f": write {field.example}" if field.example else ""
+            raise ReleaseFileError(f"must be given{example}", join(path, key))
     return {key: fields[key].check(value, join(path, key)) for key, value in raw.items()}
 
 
@@ -144,14 +153,16 @@ def table(value: Any, path: str) -> dict[str, Any]:
     return value
 
 
-def one_of(*names: str) -> Check:
-    """One of several words."""
+def one_of(*names: str, note: str = "") -> Check:
+    """One of several words; a note follows the message that lists them."""
 
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str) or value not in names:
             options = ", ".join(f'"{n}"' for n in names)
             hint = nearest_name(value, names) if isinstance(value, str) else ""
-            raise ReleaseFileError(f"must be one of {options}, got {shown(value)}{hint}", path)
+            raise ReleaseFileError(
+                f"must be one of {options}, got {shown(value)}{hint}{note}", path
+            )
         return value
 
     return check

@@ -196,6 +196,7 @@ def _from_file(
         spread = np.full(shape, column.max())
         spread[index] = column
         arrays[key] = xr.DataArray(spread, dims=margin.by, coords=dict(pairs))
+    law.check_missing(frame, value, f"{path}.value", data)
     totals = frame[value].to_numpy(dtype=float)
     return _arranged(totals, index, pairs, margin), law.build(arrays)
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from dpbayes.errors import DPBayesError, ReleaseFileError, nearest_name
+from dpbayes.io.data_file import DataFile
 from dpbayes.io.fields import (
     Field,
     boolean,
@@ -31,7 +35,16 @@ from dpbayes.noise import (
     TruncatedLaplace,
 )
 
-__all__ = ["LAWS", "NEIGHBOURS", "STEPS", "Law", "MechanismTable", "Way", "check_mechanism"]
+__all__ = [
+    "LAWS",
+    "NEIGHBOURS",
+    "STEPS",
+    "SUPPRESS",
+    "Law",
+    "MechanismTable",
+    "Way",
+    "check_mechanism",
+]
 
 NEIGHBOURS = ("replace-one", "add-remove")
 
@@ -122,6 +135,19 @@ STEPS: dict[str, tuple[type[Step], dict[str, Field]]] = {
 }
 
 
+_NOISE = Field(
+    one_of(
+        *LAWS,
+        note="; a density of your own (dpb.CustomNoise) is for Python only",
+    ),
+    required=True,
+    example='the noise law, such as noise = "discrete-laplace"',
+)
+
+#: What a release file states where values are missing.
+SUPPRESS = "steps = [{ suppress = { below = 50 } }]"
+
+
 @dataclass(frozen=True)
 class MechanismTable:
     """The checked table, before any column of the data file has been read.
@@ -149,6 +175,26 @@ class MechanismTable:
     steps: tuple[Step, ...]
     facts: dict[str, Any]
     path: str
+
+    def check_missing(self, frame: pd.DataFrame, name: str, field: str, data: DataFile) -> None:
+        """Refuse missing values where no step withholds any.
+
+        Raises
+        ------
+        ReleaseFileError
+            With the line of the first one, and the step that is probably missing.
+        """
+        gaps = np.flatnonzero(np.isnan(frame[name].to_numpy(dtype=float)))
+        if not gaps.size or any(isinstance(step, Suppress) for step in self.steps):
+            return
+        others = gaps.size - 1
+        more = f" and {others} more row{'s' * (others > 1)}" if others else ""
+        raise ReleaseFileError(
+            f"column {name!r} has no value in {data.row(int(gaps[0]))}{more}, but the mechanism "
+            f"withholds nothing: give the value or, where values below a threshold (say 50) were "
+            f"suppressed, state {SUPPRESS} in {self.path}",
+            field,
+        )
 
     def build(self, arrays: Mapping[str, Any]) -> Mechanism:
         """Build the mechanism, given the values of the parameters that vary by cell."""
@@ -187,7 +233,7 @@ def check_mechanism(raw: Mapping[str, Any], path: str = "mechanism") -> Mechanis
     """
     name = read_fields(
         {k: v for k, v in raw.items() if k == "noise"},
-        {"noise": Field(one_of(*LAWS), required=True)},
+        {"noise": _NOISE},
         path,
     )["noise"]
     law = LAWS[name]
@@ -234,7 +280,9 @@ def _way(law: Law, name: str, given: list[str], path: str) -> Way:
             nearest = next(way for way in law.ways if set(way.optional) & set(given))
         missing = next(key for key in nearest.keys if key not in given)
         also = ", ".join(f"`{key}`" for key in given)
-        raise ReleaseFileError(f"must be given beside {also}", join(path, missing))
+        ways = "; ".join(str(way) for way in law.ways if not set(way.keys) & set(given))
+        others = f", or say how large the noise is in another way: {ways}" if ways else ""
+        raise ReleaseFileError(f"must be given beside {also}{others}", join(path, missing))
     raise ReleaseFileError(
         f"must say how large the noise is in one way only, got {', '.join(given)}; "
         f"ways: {options} (epsilon and sensitivity that reports should repeat beside another "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from dpbayes.io.fields import (
     whole,
 )
 from dpbayes.io.margin_tables import add_margin, check_margins, group_columns
-from dpbayes.io.mechanism_table import MechanismTable, check_mechanism
-from dpbayes.mechanism import Mechanism
+from dpbayes.io.mechanism_table import SUPPRESS, MechanismTable, check_mechanism
+from dpbayes.mechanism import Mechanism, Suppress
 from dpbayes.releases import HistogramRelease, RecordRelease
 
 __all__ = ["VERSION", "read_release"]
@@ -75,9 +76,14 @@ _FACTS = {
     "sensitivity": Field(_positive),
 }
 _AXIS_FACTS = {"axis_unit": Field(text)}
-_COMMON = {"kind": Field(text, required=True), "file": Field(text, required=True)}
+_COMMON = {
+    "kind": Field(text, required=True, example='kind = "histogram" or kind = "records"'),
+    "file": Field(text, required=True, example='the name of the data file, file = "data.csv"'),
+}
 _HISTOGRAM = {
-    "value": Field(text, required=True),
+    "value": Field(
+        text, required=True, example='the name of the column of counts, such as value = "visits"'
+    ),
     "dims": Field(list_of(text, "columns")),
     "edges": Field(pair_of(text, "columns (lower and upper end of each bin)")),
     "coords": Field(_domain),
@@ -85,9 +91,23 @@ _HISTOGRAM = {
     "total": Field(whole),
 }
 _RECORDS = {
-    "column": Field(text, required=True),
-    "bounds": Field(pair_of(number, "numbers, lower and upper"), required=True),
+    "column": Field(
+        text, required=True, example='the name of the column of values, such as column = "spend"'
+    ),
+    "bounds": Field(
+        pair_of(number, "numbers, lower and upper"),
+        required=True,
+        example="the bounds of the true values, such as bounds = [0, 250]",
+    ),
     "support": Field(one_of("continuous", "integers")),
+}
+#: Keys of the other kind.
+_HINTS = {
+    "records": {"value": "a records file names its column of values by `column`"},
+    "histogram": {
+        "column": "a histogram file names its column of counts by `value`",
+        "bounds": "a histogram file names the columns of bin ends by `edges`",
+    },
 }
 KINDS: dict[str, dict[str, Field]] = {"histogram": _HISTOGRAM | _AXIS_FACTS, "records": _RECORDS}
 
@@ -115,9 +135,18 @@ def read_release(path: str | os.PathLike[str]) -> HistogramRelease | RecordRelea
     file = Path(path)
     root = _parse(file)
     known = {
-        "version": Field(_version, required=True),
-        "release": Field(table, required=True),
-        "mechanism": Field(table, required=True),
+        "version": Field(_version, required=True, example=f"version = {VERSION} at the top"),
+        "release": Field(
+            table,
+            required=True,
+            example='a table [release] with kind = "histogram" or "records", file, and its columns',
+        ),
+        "mechanism": Field(
+            table,
+            required=True,
+            example='a table [mechanism] with noise = "discrete-laplace" (or another law) and how '
+            "large it is, such as epsilon = 0.1 and sensitivity = 1",
+        ),
         "margins": Field(lambda value, _: value),
     }
     # The version first: in another one, everything else may be different.
@@ -177,9 +206,11 @@ def _version(value: Any, path: str) -> int:
 def _release_table(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Check the table ``[release]`` against the fields of its kind."""
     path = "release"
-    kinds = {"kind": Field(one_of(*KINDS), required=True)}
+    kinds = {"kind": replace(_COMMON["kind"], check=one_of(*KINDS))}
     kind = read_fields({k: v for k, v in raw.items() if k == "kind"}, kinds, path)["kind"]
-    fields = read_fields(raw, _COMMON | KINDS[kind] | _FACTS, path, f' for kind = "{kind}"')
+    fields = read_fields(
+        raw, _COMMON | KINDS[kind] | _FACTS, path, f' for kind = "{kind}"', _HINTS[kind]
+    )
     if kind == "histogram" and ("dims" in fields) == ("edges" in fields):
         both = "both" if "dims" in fields else "neither"
         raise ReleaseFileError(
@@ -230,6 +261,7 @@ def _histogram(
     text_only = [d for d, domain in coords.items() if all(isinstance(v, str) for v in domain)]
     frame = data.read(numeric, labels, text_only)
     _check_labels(frame, labels, data)
+    mechanism.check_missing(frame, fields["value"], "release.value", data)
     for name in edges or ():
         _check_complete(frame, name, numeric[name], data)
 
@@ -265,7 +297,9 @@ def _records(
     low, high = fields["bounds"]
     if low >= high:
         raise ReleaseFileError(f"must be [lower, upper], got [{low:g}, {high:g}]", "release.bounds")
-    frame = data.read({fields["column"]: "release.column"}, {})
+    withholds = any(isinstance(step, Suppress) for step in mechanism.steps)
+    frame = data.read({fields["column"]: "release.column"}, {}, keep_blank=withholds)
+    mechanism.check_missing(frame, fields["column"], "release.column", data)
     return _located(
         lambda: RecordRelease.from_frame(
             frame,
@@ -301,10 +335,14 @@ def _check_complete(frame: pd.DataFrame, name: str, field: str, data: DataFile) 
     if gaps.size:
         row = int(gaps[0])
         raise ReleaseFileError(
-            f"column {name!r} must hold a finite number, got {frame[name].iloc[row]} in "
-            f"{data.row(row)}",
+            f"column {name!r} must hold a finite number, got {_entry(frame[name].iloc[row])} in "
+            f"{data.row(row)}: close an open end at a value that no record passes",
             field,
         )
+
+
+def _entry(value: float) -> str:
+    return "an empty cell" if np.isnan(value) else f"{value:g}"
 
 
 def _per_cell(
@@ -316,7 +354,8 @@ def _per_cell(
     if bad.size:
         row = int(bad[0])
         raise ReleaseFileError(
-            f"column {name!r} must hold positive numbers, got {values[row]:g} in {data.row(row)}",
+            f"column {name!r} must hold positive numbers, got {_entry(values[row])} in "
+            f"{data.row(row)}",
             field,
         )
     if dims is None:
@@ -351,7 +390,12 @@ def _located[T](build: Callable[[], T], values: str, fields: Mapping[str, Any]) 
     except ReleaseFileError:
         raise
     except DPBayesError as error:
-        message = str(error)
+        # A cell of the declared domain, or of the product of the dims, that has no row.
+        message = str(error).replace(
+            "add a Suppress(below=...) step, or give the value",
+            f"add its row or, where values below a threshold (say 50) were suppressed, state "
+            f"{SUPPRESS} in [mechanism]",
+        )
         name = message.split(" ")[0].rstrip(":")
         if name.split("[")[0] in fields:
             field, message = f"release.{name}", message.removeprefix(name).lstrip(": ")

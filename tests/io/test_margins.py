@@ -186,7 +186,7 @@ BAD = {
         "both hold the total of region=n",
     ),
     "suppressed without a step": (
-        "steps = [{ suppress = { below = 10 } }]", "", {}, "margins[0].value", "Suppress",
+        "steps = [{ suppress = { below = 10 } }]", "", {}, "margins[0].value", "suppress = {",
     ),
     "text for a number": (
         "by = []", "by = []", {"regions": "region,noisy\nn,many\n"}, "margins[0].value",

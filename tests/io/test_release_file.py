@@ -178,8 +178,63 @@ def test_suppressed_record_in_a_file_with_one_column_is_a_blank_line(tmp_path):
     np.testing.assert_array_equal(values, [10, np.nan, 30])
 
 
-def test_blank_lines_at_the_end_of_a_table_are_not_cells(tmp_path):
-    assert read_release(write(tmp_path, csv=CSV + "\n\n")).size == 3
+@pytest.mark.parametrize("blank", ["\n", " \n", ",\n", '"",\n', "\r\n"])
+def test_blank_lines_are_not_cells(tmp_path, blank):
+    names, first, *rest = CSV.splitlines(keepends=True)
+    csv = blank + names + blank + first + blank * 2 + "".join(rest) + blank * 2
+    assert read_release(write(tmp_path, csv=csv)).values.values.tolist() == [5, -7, 40]
+
+
+def test_lines_are_counted_with_the_blank_ones(tmp_path):
+    error = failure(tmp_path, csv="\nmonth,buyers\n\na,1\n\nb,two\n")
+    assert "got 'two' in row 2 (line 6)" in str(error)
+
+
+def test_blank_lines_are_not_records(tmp_path):
+    assert read_release(write(tmp_path, RECORDS, "spend\n1\n\n2\n\n\n")).values.tolist() == [1, 2]
+    toml = RECORDS + "steps = [{ suppress = { below = 5 } }]\n"
+    values = read_release(write(tmp_path, toml, 'spend\n10\n\n""\n30\n\n\n')).values
+    np.testing.assert_array_equal(values, [10, np.nan, np.nan, 30])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("latin-1", "the byte 0xe9"),
+        ("utf-16", "UTF-16"),
+        ("utf-16-le", "UTF-16"),
+    ],
+)
+def test_other_encodings(tmp_path, encoding, words):
+    path = write(tmp_path, csv=None)
+    # Without a letter beyond ASCII, UTF-16 without a mark is UTF-8 with zero bytes.
+    text = "month,buyers\nfévrier,3\n" if encoding != "utf-16-le" else CSV
+    (tmp_path / "data.csv").write_bytes(text.encode(encoding))
+    with pytest.raises(ReleaseFileError, match="save it as CSV UTF-8") as caught:
+        read_release(path)
+    assert words in str(caught.value)
+
+
+def test_missing_record_without_a_step(tmp_path):
+    error = failure(tmp_path, RECORDS, "spend\n1\nNA\nNA\n")
+    assert error.field == "release.column"
+    assert "row 2 (line 3) of 'data.csv' and 1 more row" in str(error)
+    assert "suppress = { below = 50 }" in str(error)
+
+
+def test_absent_cell_without_a_step(tmp_path):
+    toml = swapped('["month"]', '["month", "arm"]')
+    error = failure(tmp_path, toml, "month,arm,buyers\n1,a,3\n2,b,4\n")
+    assert "add its row" in str(error)
+    assert "suppress = { below = 50 }" in str(error)
+    assert "Suppress(" not in str(error)
+
+
+def test_blank_end_of_a_bin(tmp_path):
+    toml = swapped('dims = ["month"]', 'edges = ["lo", "hi"]')
+    error = failure(tmp_path, toml, "lo,hi,buyers\n0,10,7\n10,,9\n")
+    assert "got an empty cell in row 2 (line 3)" in str(error)
+    assert "close an open end at a value that no record passes" in str(error)
 
 
 @pytest.mark.parametrize("word", ["", "NA", "NaN", "null", " "])
@@ -328,6 +383,25 @@ def test_wrong_field_of_records_is_named(tmp_path, toml):
     assert words in str(error)
 
 
+def test_what_to_write(tmp_path):
+    def words(toml):
+        return str(failure(tmp_path, toml))
+
+    assert "write version = 1" in words(swapped("version = 1", ""))
+    table = TOML[TOML.index("[mechanism]") :]
+    assert 'with noise = "discrete-laplace"' in words(swapped(table, ""))
+    assert "a table [release] with kind" in words(f"version = 1\n{table}")
+    assert 'write kind = "histogram" or' in words(swapped('kind = "histogram"', ""))
+    assert "a records file names its column of values by `column`" in words(
+        swapped("column =", "value =", RECORDS)
+    )
+    assert "names its column of counts by `value`" in words(swapped("value =", "column ="))
+    only = words(swapped("scale = 30", "sensitivity = 3"))
+    assert "mechanism.epsilon: must be given beside `sensitivity`" in only
+    assert "in another way: scale; sd;" in only
+    assert "for Python only" in words(swapped("discrete-laplace", "custom"))
+
+
 BAD_CSV = {
     "": ("release.file", "is empty"),
     "month,buyers\n": ("release.file", "has no rows"),
@@ -340,13 +414,15 @@ BAD_CSV = {
     "month,buyers\na,1\nb,<10\n": ("release.value", "leave the cell of a suppressed value empty"),
     "month,buyers\na,1\nb,inf\n": ("release.value", "is infinite"),
     "month,buyers\na,1\nb,1e999\n": ("release.value", "is infinite"),
-    "month,buyers\na,1\nb,\n": ("release.value", "cell b is missing"),
+    "month,buyers\na,1\nb,\n": ("release.value", "no value in row 2 (line 3) of 'data.csv'"),
+    "month,buyers\na,1\n\nb,\n": ("release.value", "steps = [{ suppress = { below = 50 } }]"),
     "month,buyers\na,1\nb,2.5\n": ("release.value", "cell b: 2.5 cannot come from"),
     "month,buyers\na,1\n,2\n": ("release.dims[0]", "no label in row 2 (line 3)"),
     "month,buyers\na,1\na,2\n": ("release.dims", "rows 1 and 2 both describe the cell month=a"),
-    "month,buyers\na,1,9\nb,2\n": ("release.file", "is not a CSV table"),
-    "month,buyers\na,1\nb,2,9\n": ("release.file", "is not a CSV table"),
-    'month,buyers\n"a,1\nb,2\n': ("release.file", "is not a CSV table"),
+    "month,buyers\na,1,9\nb,2\n": ("release.file", "line 2 of 'data.csv' has 3 fields, but the"),
+    "month,buyers\na,1\nb,1,200\n": ("release.file", "without thousands separators"),
+    "month,buyers\na\n": ("release.file", "has 1 field, but the first line names 2 columns"),
+    'month,buyers\n"a,1\nb,2\n': ("release.file", "a quotation mark is opened and never closed"),
 }
 
 
