@@ -10,13 +10,19 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpbayes.engines import histograms
+from dpbayes.engines import histograms, responses, selection, synthetic
 from dpbayes.engines.drawn import Drawn, Settings
 from dpbayes.engines.exchange import crossing
 from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
 from dpbayes.posterior import Posterior, assemble
 from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
-from dpbayes.releases import HistogramRelease, RecordRelease
+from dpbayes.releases import (
+    CellTable,
+    HistogramRelease,
+    RecordRelease,
+    ResponseRelease,
+    SelectionRelease,
+)
 
 __all__ = ["fit"]
 
@@ -157,9 +163,12 @@ def _choose(release: Any, prior: Any, engine: str) -> tuple[Any, str, _Run]:
     """Prior, name of the engine and engine for a release."""
     if isinstance(release, HistogramRelease):
         return _choose_for_histogram(release, prior, engine)
+    if isinstance(release, CellTable):
+        return _choose_for_cells(release, prior, engine)
     if not isinstance(release, RecordRelease):
         raise ParameterError(
-            f"release must be a HistogramRelease or a RecordRelease, got {type(release).__name__}"
+            "release must be a HistogramRelease, RecordRelease, ResponseRelease, SyntheticRelease "
+            f"or SelectionRelease, got {type(release).__name__}"
         )
     chosen = Smooth() if prior is None else prior
     if not isinstance(chosen, Smooth):
@@ -185,6 +194,28 @@ def _draw_records(
         drawn.posterior, drawn.prior, drawn.attrs, drawn.convergence, drawn.sample_stats,
         drawn.edges, drawn.atoms,
     )  # fmt: skip
+
+
+def _choose_for_cells(release: CellTable, prior: Any, engine: str) -> tuple[Any, str, _Run]:
+    """Engines of tables about which something other than noisy counts was published."""
+    chosen = Dirichlet() if prior is None else prior
+    name = type(release).__name__
+    if not isinstance(chosen, Dirichlet) or isinstance(chosen.concentration, str):
+        raise UnsupportedError(f"a {name} takes a Dirichlet prior of known concentration")
+    chosen.check_size(release.size)
+    if engine == "nuts":
+        raise UnsupportedError(f'a {name} has engines of its own: use engine="auto"')
+    if isinstance(release, SelectionRelease):
+        return chosen, "exact", selection.draw_exactly
+    if not isinstance(release, ResponseRelease):
+        return chosen, "exact", synthetic.draw_exactly
+    if release.uniform_share is not None:
+        return chosen, "exact", responses.draw_exactly
+    if engine == "exact":
+        raise UnsupportedError(
+            'answers under any matrix have no exact engine: use engine="auto", or state epsilon='
+        )
+    return chosen, "augmentation", responses.draw_augmented
 
 
 def _choose_for_histogram(

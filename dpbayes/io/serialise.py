@@ -11,9 +11,10 @@ import xarray as xr
 from dpbayes import noise as laws
 from dpbayes.errors import ReleaseFileError, UnsupportedError
 from dpbayes.io.mechanism_table import STEPS
+from dpbayes.io.serialise_cells import KINDS, cells_from_dict, cells_to_dict
 from dpbayes.mechanism import Mechanism
 from dpbayes.noise import CustomNoise, NoiseLaw
-from dpbayes.releases import HistogramRelease, Margin, RecordRelease
+from dpbayes.releases import CellTable, HistogramRelease, Margin, RecordRelease
 
 __all__ = ["mechanism_from_dict", "mechanism_to_dict", "release_from_dict", "release_to_dict"]
 
@@ -69,7 +70,7 @@ def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
 
 
 def release_to_dict(
-    release: HistogramRelease | RecordRelease, *, values: bool = True
+    release: HistogramRelease | RecordRelease | CellTable, *, values: bool = True
 ) -> dict[str, Any]:
     """Return a release as a dictionary that JSON can hold.
 
@@ -85,6 +86,10 @@ def release_to_dict(
     UnsupportedError
         If the mechanism, a label or an attribute cannot be stored.
     """
+    if isinstance(release, CellTable):
+        facts = {key: _scalar(value, key) for key, value in (release.attrs or {}).items()}
+        stored_cells = cells_to_dict(release, mechanism_to_dict) | {"attrs": facts}
+        return stored_cells | ({"values": _plain(release.values.values)} if values else {})
     common: dict[str, Any] = {
         "mechanism": mechanism_to_dict(release.mechanism),
         "attrs": {key: _scalar(value, key) for key, value in (release.attrs or {}).items()},
@@ -117,7 +122,7 @@ def release_to_dict(
 
 def release_from_dict(
     stored: Mapping[str, Any], values: Any = None
-) -> HistogramRelease | RecordRelease:
+) -> HistogramRelease | RecordRelease | CellTable:
     """Return the release that `release_to_dict` stored.
 
     Parameters
@@ -134,6 +139,8 @@ def release_from_dict(
     """
     with _Described("release"):
         array = _unplain(stored["values"]) if values is None else np.asarray(values, float)
+        if stored["kind"] in KINDS:
+            return cells_from_dict(stored, array, stored["attrs"], mechanism_from_dict)
         mechanism = mechanism_from_dict(stored["mechanism"])
         common = {"mechanism": mechanism, "attrs": stored["attrs"]}
         if stored["kind"] == "records":

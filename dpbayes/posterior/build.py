@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from dpbayes.posterior.posterior import Posterior
-from dpbayes.releases import HistogramRelease
+from dpbayes.releases import CellTable, HistogramRelease
 from dpbayes.schema import (
     ATOM,
     ATOM_COUNT,
@@ -68,7 +68,7 @@ def assemble(
     sample_stats : Dataset, optional
         Statistics of the sampler.
     """
-    if isinstance(release, HistogramRelease):
+    if isinstance(release, HistogramRelease | CellTable):
         edges = release.edges
     template = _cells(release, edges, atoms)
     groups = {
@@ -91,7 +91,7 @@ def assemble(
 
 def _cells(release: Any, edges: np.ndarray | None, atoms: np.ndarray | None) -> xr.DataArray:
     """Empty array that carries the dims and coords of one draw of `probability`."""
-    if isinstance(release, HistogramRelease):
+    if isinstance(release, HistogramRelease | CellTable):
         return release.values
     if edges is None:
         assert atoms is not None
@@ -133,6 +133,6 @@ def _labelled(
 
 
 def _observed(release: Any) -> xr.Dataset:
-    if isinstance(release, HistogramRelease):
+    if isinstance(release, HistogramRelease | CellTable):
         return xr.Dataset({RELEASED: release.values})
     return xr.Dataset({RELEASED: ("record", np.asarray(release.values))})

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dpbayes.releases import HistogramRelease, RecordRelease
+from dpbayes.releases import CellTable, HistogramRelease, RecordRelease
 
 __all__ = ["naive_counts", "naive_weights"]
 
 
-def naive_counts(release: HistogramRelease) -> np.ndarray:
+def naive_counts(release: HistogramRelease | CellTable) -> np.ndarray:
     """Released counts as they are, with any rescaling undone; NaN where suppressed."""
+    if isinstance(release, CellTable):
+        return release.naive_counts()
     bounds = release.observations().bounds
     low, high = bounds.lower, bounds.upper
     suppressed = np.isnan(release.values.values.reshape(-1))
@@ -41,7 +43,7 @@ def naive_weights(release: Any, edges: np.ndarray | None, atoms: np.ndarray) -> 
         Points with mass of their own in the posterior; the naive reader counts the records
         clipped to them.
     """
-    if isinstance(release, HistogramRelease):
+    if isinstance(release, HistogramRelease | CellTable):
         counts = np.maximum(np.nan_to_num(naive_counts(release)), 0.0)
         total = counts.sum()
         return counts / total if total > 0 else np.full(counts.shape, np.nan)

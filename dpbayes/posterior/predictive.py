@@ -10,7 +10,7 @@ from scipy import special
 
 from dpbayes.errors import ParameterError
 from dpbayes.mechanism import Mechanism
-from dpbayes.releases import HistogramRelease, RecordRelease
+from dpbayes.releases import CellTable, HistogramRelease, RecordRelease
 from dpbayes.releases.compression import compress, probability_table
 
 if TYPE_CHECKING:
@@ -128,6 +128,10 @@ def check(posterior: Posterior, rng: Any = None, replicates: int | None = None) 
             weights, total, release.mechanism, release.values.shape, rng
         ).reshape(rows.size, -1)
         score = np.ones(observed.size)
+    elif isinstance(release, CellTable):
+        observed = release.values.values.reshape(-1)
+        replicated = np.array([release.replicate(p, rng) for p in weights], dtype=float)
+        score = np.arange(observed.size, dtype=float)  # the sum is known beforehand
     else:
         assert isinstance(release, RecordRelease)
         elements = _elements(posterior)

@@ -13,7 +13,7 @@ import xarray as xr
 from dpbayes.errors import ParameterError
 from dpbayes.posterior.estimand import Estimand
 from dpbayes.posterior.naive import naive_counts
-from dpbayes.releases import HistogramRelease
+from dpbayes.releases import CellTable, HistogramRelease
 from dpbayes.releases.margins import group_sums, partition
 from dpbayes.schema import (
     ATOM_COUNT,
@@ -102,7 +102,7 @@ def _flat(posterior: Posterior, group: str, name: str) -> np.ndarray | None:
 def cell_names(posterior: Posterior) -> list[str]:
     """Labels of cells, then of atoms, as they appear in the names of quantities."""
     cells = posterior.probability
-    if isinstance(posterior.release, HistogramRelease):
+    if isinstance(posterior.release, HistogramRelease | CellTable):
         names = [posterior.release.short_label(i) for i in range(posterior.release.size)]
     else:
         names = [str(v) for v in cells[cells.dims[-1]].values]
@@ -122,7 +122,7 @@ def _counts(posterior: Posterior) -> Iterator[Quantity]:
         return
     prior = _stack(posterior, PRIOR, COUNT, ATOM_COUNT)
     n = posterior.release.size
-    if isinstance(posterior.release, HistogramRelease):
+    if isinstance(posterior.release, HistogramRelease | CellTable):
         naive = naive_counts(posterior.release).reshape(-1)
         naive_total = float(np.nansum(naive))
     else:

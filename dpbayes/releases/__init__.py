@@ -1,5 +1,6 @@
 """Releases: what was published, and the mechanism that published it."""
 
+from dpbayes.releases.cells import CellTable
 from dpbayes.releases.histogram import HistogramRelease
 from dpbayes.releases.margins import Margin
 from dpbayes.releases.observations import Observations
@@ -21,6 +22,7 @@ from dpbayes.releases.synthetic import (
 )
 
 __all__ = [
+    "CellTable",
     "DirichletSampling",
     "HistogramRelease",
     "Margin",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from dpbayes.errors import ReleaseError
+from dpbayes.errors import ReleaseError, UnsupportedError
 from dpbayes.releases.labelling import check_edges, check_names, count_array, label_table
 
 __all__ = ["CellTable", "check_number", "labelled_cells", "whole_counts"]
@@ -22,6 +22,7 @@ class CellTable:
 
     values: xr.DataArray
     edges: np.ndarray | None
+    attrs: Mapping[str, Any] | None
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -49,6 +50,10 @@ class CellTable:
     def naive_counts(self) -> np.ndarray:
         """Return the true counts as a naive reader of the release would take them, by cell."""
         raise NotImplementedError
+
+    def replicate(self, probability: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw fresh records from P, and from them what would be published, by cell."""
+        raise UnsupportedError(f"{type(self).__name__} publishes no value by cell to compare with")
 
     def cell_facts(self) -> tuple[Any, ...]:
         """Names of the cells, for digests."""

@@ -183,6 +183,11 @@ class ResponseRelease(CellTable):
             return (counts - self.total * share / counts.size) / (1.0 - share)
         return np.linalg.lstsq(self.responses.T, counts, rcond=None)[0]
 
+    def replicate(self, probability: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw answers of as many people from P, counted by category."""
+        p = probability @ self.responses
+        return rng.multinomial(self.total, p / p.sum())
+
     def digest(self) -> int:
         """Whole number that depends on all of the release."""
         matrix = None if self.matrix is None else self.matrix.tolist()

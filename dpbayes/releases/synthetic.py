@@ -211,6 +211,11 @@ class SyntheticRelease(CellTable):
         rows = self.values.values
         return rows * (self.total / rows.sum()) if rows.sum() else np.full(rows.shape, np.nan)
 
+    def replicate(self, probability: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw records from P and synthetic rows from their private histogram."""
+        counts = rng.multinomial(self.total, probability / probability.sum())
+        return self.sampling.sample(counts, self.rows, rng)
+
     def digest(self) -> int:
         """Whole number that depends on all of the release."""
         facts = (repr(self.sampling), self.total, *self.cell_facts())
