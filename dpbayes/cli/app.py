@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from enum import StrEnum
@@ -89,14 +88,14 @@ def describe(
 ) -> None:
     """Say in words and units what was released, and what may be wrong with its description."""
     with reporting(debug, release):
+        from dpbayes.cli.output import columns, print_json
         from dpbayes.io import describe as describe_release
         from dpbayes.io import read_release
 
         description = describe_release(read_release(release))
         if output is TextFormat.json:
-            print(json.dumps(description.to_dict(), indent=2, ensure_ascii=False))
+            print_json(description.to_dict())
             return
-        from dpbayes.cli.output import columns
 
         print(description.text(columns()), flush=True)
 
@@ -119,6 +118,16 @@ def fit(
     ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws per chain.")] = 1000,
     chains: Annotated[int, typer.Option(min=1, help="Chains.")] = 4,
+    tune: Annotated[
+        int | None,
+        typer.Option(min=1, help="Warm-up draws per chain, where a sampler runs."),
+    ] = None,
+    target_accept: Annotated[
+        float,
+        typer.Option(
+            help="Target acceptance rate, where a sampler runs: nearer to 1, smaller steps."
+        ),
+    ] = 0.95,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed; a fresh one is drawn and shown otherwise.")
     ] = None,
@@ -133,13 +142,15 @@ def fit(
 ) -> None:
     """Fit the posterior of the original distribution P and of the true counts."""
     with reporting(debug):
-        _check_probability(ci_prob)
+        _check_probability("--ci-prob", ci_prob)
+        _check_probability("--target-accept", target_accept)
         law = parse_prior(prior)
         files = _check_outputs(release, report=report, save=save)
     with reporting(debug, release):
         from dpbayes.io import read_release
 
         published = read_release(release)
+        _check_kind(published, law, prior, engine)
     with reporting(debug):
         from dpbayes.inference import fit as fit_release
 
@@ -150,6 +161,8 @@ def fit(
             chains=chains,
             random_seed=seed,
             engine=engine.value,
+            tune=tune,
+            target_accept=target_accept,
             progressbar=not quiet and sys.stderr.isatty(),
         )
         summary = posterior.summary(ci_prob=ci_prob)
@@ -164,9 +177,10 @@ def fit(
         printed.show(result, output.value, quiet)
 
 
-def _check_probability(ci_prob: float) -> None:
-    if not 0 < ci_prob < 1:
-        raise ParameterError(f"--ci-prob must be between 0 and 1, got {ci_prob:g}")
+def _check_probability(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        meant = f" (did you mean {value / 100:g}?)" if 1 < value < 100 else ""
+        raise ParameterError(f"{name} must be between 0 and 1, got {value:g}{meant}")
 
 
 def parse_prior(text: str | None) -> Any:
@@ -194,6 +208,26 @@ def parse_prior(text: str | None) -> Any:
     except ValueError:
         raise ParameterError(f"--prior dirichlet: takes a positive number, got {value!r}") from None
     return Dirichlet(concentration=concentration)
+
+
+def _check_kind(published: Any, law: Any, prior: str | None, engine: Engine) -> None:
+    """Refuse a prior or an engine that suits the other kind of release."""
+    from dpbayes.priors import ScaleMixture, Smooth
+    from dpbayes.releases import RecordRelease
+
+    if isinstance(published, RecordRelease):
+        if law is not None and not isinstance(law, Smooth):
+            raise ParameterError(f"--prior {prior} is for histograms: records take --prior smooth")
+        if engine is Engine.exact:
+            raise ParameterError("--engine exact is for histograms: records take auto or nuts")
+        return
+    if isinstance(law, Smooth):
+        raise ParameterError(
+            "--prior smooth is for records: a histogram takes --prior scale-mixture, dirichlet "
+            "or dirichlet:CONCENTRATION"
+        )
+    if engine is Engine.nuts and (law is None or isinstance(law, ScaleMixture)):
+        raise ParameterError("--engine nuts of a histogram takes --prior dirichlet: give it too")
 
 
 def _check_outputs(release: Path, **outputs: Path | None) -> dict[str, Path]:

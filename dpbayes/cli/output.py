@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -21,10 +23,12 @@ from dpbayes.releases import HistogramRelease
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Result", "columns", "show"]
+__all__ = ["Result", "columns", "print_json", "show"]
 
 #: Cells shown on a terminal; the other formats have all of them.
 MOST_CELLS = 60
+#: Columns that a label keeps, however wide the numbers beside it are.
+LEAST_LABEL = 24
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,13 @@ def _show_json(result: Result) -> None:
         "files": {name: str(path) for name, path in result.files.items()},
         "attributes": dict(result.posterior.attrs),
     }
-    print(json.dumps(_finite(document), indent=2, ensure_ascii=False), flush=True)
+    print_json(document)
+
+
+def print_json(document: Any) -> None:
+    """Print strict JSON: what it does not know, NaN and infinities, is null."""
+    text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    print(text, flush=True)
 
 
 def _finite(value: Any) -> Any:
@@ -124,18 +134,28 @@ def _show_table(result: Result) -> None:
     if title:
         console.print(Text(str(title), style="bold"))
     if isinstance(result.posterior.release, HistogramRelease):
-        console.print(_cells(result))
+        _print_table(console, _cells(result))
         hidden = result.posterior.release.size - MOST_CELLS
         if hidden > 0:
             console.print(f"{hidden} more cells: --format csv lists all")
     if "P.mean" in result.summary.index:
-        console.print(_functionals(result))
+        _print_table(console, _functionals(result))
     console.print(
         Text(
             "True data: these very records. P: the distribution that they came from (the next "
             f"ones will too). Each with its posterior mean and {_level(result)} interval."
         )
     )
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """Print a table that is never narrower than its numbers; long labels are folded."""
+    wide = Console(highlight=False, width=10_000)
+    whole = Measurement.get(wide, wide.options, table).maximum
+    labels = [str(cell) for cell in table.columns[0].cells]
+    longest = max(map(cell_len, [str(table.columns[0].header), *labels]))
+    least = whole - max(0, longest - LEAST_LABEL)
+    Console(highlight=False, width=max(console.width, least)).print(table)
 
 
 def _level(result: Result) -> str:

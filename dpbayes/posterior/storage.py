@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["load", "save"]
 
 _RELEASE = "release"
+#: First bytes of a NetCDF-4 file.
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
@@ -55,11 +57,19 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     where = Path(path)
     if not where.is_file():
         raise FileNotFoundError(f"no such file: {where}")
+    with where.open("rb") as file:
+        if file.read(len(_SIGNATURE)) != _SIGNATURE:
+            raise ReleaseFileError(
+                f"{where} is no saved posterior: load reads the NetCDF files that Posterior.save "
+                f"and dpbayes fit --save write{_other(where)}"
+            )
     try:
         with xr.open_datatree(where, engine="h5netcdf") as opened:
             tree = opened.load()
     except (OSError, ValueError, KeyError) as error:
-        raise ReleaseFileError(f"{where} is not a NetCDF file of dpbayes ({error})") from None
+        raise ReleaseFileError(
+            f"{where} is damaged (cut short while it was copied?) or not written by Posterior.save"
+        ) from error
     if tree.attrs.get("format") != FORMAT:
         raise ReleaseFileError(f"{where} was not written by Posterior.save")
     version = tree.attrs.get("format_version")
@@ -72,3 +82,10 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     values = tree[OBSERVED][RELEASED].values
     release = release_from_dict(json.loads(tree.attrs.pop(_RELEASE)), values)
     return Posterior(tree, release)
+
+
+def _other(path: Path) -> str:
+    """Say what reads a release file."""
+    if path.suffix.lower() != ".toml":
+        return ""
+    return "; release files are read by dpbayes.io.read_release"

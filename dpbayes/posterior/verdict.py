@@ -18,6 +18,8 @@ __all__ = ["PRIOR_DOMINATED", "Verdict", "judge"]
 #: A quantity is prior-dominated when its posterior sd is above this share of its prior sd
 #: and its posterior mean less than one prior sd from its prior mean.
 PRIOR_DOMINATED = 0.7
+#: Draws of all chains below which there is no interval to speak of.
+LEAST_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Verdict:
 def judge(posterior: Posterior) -> Verdict:
     """Judge a posterior (see `Posterior.verdict`)."""
     attrs = posterior.attrs
-    problems = tuple(json.loads(attrs.get("problems", "[]")))
+    problems = tuple(json.loads(attrs.get("problems", "[]"))) + _few_draws(posterior)
     names, scores = [], {}
     for quantity in tables.quantities(posterior):
         score = tables.learned(quantity)
@@ -88,6 +90,17 @@ def judge(posterior: Posterior) -> Verdict:
             diagnostics[key] = attrs[key]
     notes = tuple(json.loads(attrs.get("notes", "[]"))) + _notes(posterior)
     return Verdict(not problems, problems, tuple(names), notes, diagnostics)
+
+
+def _few_draws(posterior: Posterior) -> tuple[str, ...]:
+    """Object to so few draws, even independent ones, that the ends of intervals mean nothing."""
+    draws = posterior.total.values.size
+    if draws >= LEAST_DRAWS:
+        return ()
+    return (
+        f"{draws} draw{'s' * (draws > 1)} in all: an interval takes at least {LEAST_DRAWS}; draw "
+        "more (draws=, --draws)",
+    )
 
 
 def _moved(quantity: tables.Quantity) -> bool:

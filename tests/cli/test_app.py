@@ -5,12 +5,14 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import dpbayes as dpb
 from dpbayes.cli.app import app, parse_prior
+from dpbayes.cli.output import print_json
 from dpbayes.errors import ParameterError
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
@@ -29,6 +31,18 @@ noise = "discrete-laplace"
 scale = 4
 steps = [{ suppress = { below = 10 } }]
 """
+RECORDS = """
+version = 1
+[release]
+kind = "records"
+file = "spend.csv"
+column = "spend"
+bounds = [0, 5]
+[mechanism]
+noise = "laplace"
+scale = 1
+"""
+FILES = ["spend.csv", "spend.toml", "visits.csv", "visits.toml"]
 
 
 @pytest.fixture
@@ -36,6 +50,8 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "visits.toml").write_text(TABLE)
+    (tmp_path / "spend.toml").write_text(RECORDS)
+    (tmp_path / "spend.csv").write_text("spend\n1\n2\n")
     (tmp_path / "visits.csv").write_text("shop,visits\nNorth [1],30\nSouth,\n")
 
     def invoke(*arguments):
@@ -142,12 +158,51 @@ def test_likely_mistakes_are_named_beside_the_result(run, tmp_path):
     assert json.loads(result.stdout)["doubts"][0]["code"] == "rate-for-scale"
 
 
+def test_numbers_and_labels_are_whole_however_narrow_the_terminal(run, tmp_path, monkeypatch):
+    names = [f"A campaign with a rather long name, number {i}" for i in range(3)]
+    rows = "".join(f'"{name}",{123456789 * (i + 1)}\n' for i, name in enumerate(names))
+    (tmp_path / "visits.csv").write_text(f"shop,visits\n{rows}")
+    monkeypatch.setenv("COLUMNS", "40")
+    result = run("fit", "visits.toml", "--seed", 1, "--draws", 50)
+    assert "…" not in result.stdout
+    for number in ("123,456,789", "246,913,578", "370,370,367", "740,740,734"):
+        assert number in result.stdout
+    first = [line[1:25].rstrip() for line in result.stdout.splitlines()]
+    at = first.index("A campaign with a rather")
+    assert first[at + 1] == "long name, number 0"
+
+
+def test_settings_of_the_sampler_reach_the_fit(run, monkeypatch):
+    given = {}
+
+    def fit(release, **settings):
+        given.update(settings)
+        raise ParameterError("enough")
+
+    monkeypatch.setattr("dpbayes.inference.fit", fit)
+    run("fit", "visits.toml", "--tune", 700, "--target-accept", 0.99)
+    assert (given["tune"], given["target_accept"]) == (700, 0.99)
+    run("fit", "visits.toml")
+    assert (given["tune"], given["target_accept"]) == (None, 0.95)
+
+
+def test_too_few_draws_are_named(run):
+    few = run("fit", "visits.toml", "--seed", 1, "--draws", 1, "--chains", 1)
+    assert "1 draw in all: an interval takes at least 100" in few.stdout
+    assert "interval takes" not in run("fit", "visits.toml", "--seed", 1, "--draws", 25).stdout
+
+
+def test_json_has_no_infinities(capsys):
+    print_json({"a": [float("inf"), float("nan"), np.float64(2)], 3: {"b": -np.inf}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, None, 2.0], "3": {"b": None}}
+
+
 def test_save(run, tmp_path):
     result = run("fit", "visits.toml", "--draws", 50, "--seed", 3, "--save", "out.nc")
     assert result.exit_code == 0, result.stderr
     assert "Wrote out.nc" in result.stdout
     assert dpb.load("out.nc").release == dpb.io.read_release("visits.toml")
-    assert sorted(os.listdir(tmp_path)) == ["out.nc", "visits.csv", "visits.toml"]
+    assert sorted(os.listdir(tmp_path)) == sorted([*FILES, "out.nc"])
 
 
 def test_prior_reaches_the_fit(run):
@@ -171,7 +226,7 @@ def test_an_error_while_writing_leaves_no_file(run, tmp_path, monkeypatch):
     result = run("fit", "visits.toml", "--draws", 50, "--report", "a.html", "--save", "b.nc")
     assert result.exit_code == 2
     assert result.stderr == "error: [Errno 28] No space left on device\n"
-    assert sorted(os.listdir(tmp_path)) == ["visits.csv", "visits.toml"]
+    assert sorted(os.listdir(tmp_path)) == FILES
 
 
 # -- what is refused -------------------------------------------------------------------------
@@ -192,9 +247,14 @@ WRONG = {
     ("fit", "visits.toml", "--save", "./visits.toml"): "could overwrite a release",
     ("fit", "visits", "--save", "./visits"): "--save must not be the release file",
     ("fit", "visits.toml", "--save", "visits.csv"): "--save must not end in .csv",
-    ("fit", "visits.toml", "--ci-prob", "90"): "--ci-prob must be between 0 and 1, got 90",
+    ("fit", "visits.toml", "--ci-prob", "90"): "between 0 and 1, got 90 (did you mean 0.9?)",
+    ("fit", "visits.toml", "--ci-prob", "0"): "--ci-prob must be between 0 and 1, got 0\n",
+    ("fit", "visits.toml", "--target-accept", "1"): "--target-accept must be between 0 and 1, got",
+    ("fit", "visits.toml", "--engine", "nuts"): "takes --prior dirichlet: give it too",
+    ("fit", "spend.toml", "--engine", "exact"): "--engine exact is for histograms",
+    ("fit", "spend.toml", "--prior", "dirichlet:2"): "dirichlet:2 is for histograms: records take",
     ("fit", "visits.toml", "--prior", "dirichle"): "did you mean 'dirichlet'",
-    ("fit", "visits.toml", "--prior", "smooth"): "Dirichlet",
+    ("fit", "visits.toml", "--prior", "smooth"): "takes --prior scale-mixture, dirichlet or",
 }
 
 

@@ -1,5 +1,6 @@
 """Files are whole or absent."""
 
+import errno
 import os
 
 import pytest
@@ -49,6 +50,36 @@ def test_writable(tmp_path):
 
 
 def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ParameterError, match="must lie in a writable folder"):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ParameterError, match="in a folder that can be written, got .*out.nc'"):
         check_writable(tmp_path / "out.nc", "--save")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that takes no files")
+def test_folder_that_takes_no_files_from_anybody():
+    with pytest.raises(ParameterError, match="got '/proc/o.html': choose another"):
+        check_writable("/proc/o.html", "--report")
+    with (
+        pytest.raises(OSError, match="cannot write here: .*: '/proc/o.html'"),
+        atomic_path("/proc/o.html") as temporary,
+    ):
+        temporary.write_text("x")
+
+
+def test_checking_leaves_nothing(tmp_path):
+    (tmp_path / "out.nc").write_text("old")
+    check_writable(tmp_path / "out.nc", "--save")
+    assert os.listdir(tmp_path) == ["out.nc"]
+    assert (tmp_path / "out.nc").read_text() == "old"
+
+
+def test_a_block_inside_a_block_writes_the_same_temporary_file(tmp_path):
+    with atomic_path(tmp_path / "out.html") as outer:
+        with atomic_path(outer) as inner:
+            assert inner == outer
+            inner.write_text("x")
+        assert os.listdir(tmp_path) == [outer.name]
+    assert os.listdir(tmp_path) == ["out.html"]

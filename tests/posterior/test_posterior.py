@@ -346,9 +346,9 @@ def _no_release(path):
     ("spoil", "message"),
     [
         (_foreign, "was not written by Posterior.save"),
-        (_text, "is not a NetCDF file of dpbayes"),
-        (lambda path: path.write_bytes(b""), "is not a NetCDF file of dpbayes"),
-        (_cut, "is not a NetCDF file of dpbayes"),
+        (_text, "is no saved posterior: load reads the NetCDF files"),
+        (lambda path: path.write_bytes(b""), "is no saved posterior"),
+        (_cut, "is damaged"),
         (_newer, "format version 99, this dpbayes reads 1"),
         (_no_release, "lacks the release|not written by Posterior.save"),
     ],
@@ -387,3 +387,10 @@ def test_repr_says_what_it_is(posterior):
 def test_prior_draws_have_the_prior_law(posterior):
     p = posterior.data["prior"]["probability"].values[0, :, 0]
     assert stats.kstest(p, stats.beta(1, 3).cdf).pvalue > 1e-3
+
+
+def test_a_release_file_is_no_posterior(tmp_path):
+    path = tmp_path / "release.toml"
+    path.write_text("version = 1\n")
+    with pytest.raises(ReleaseFileError, match=r"dpbayes\.io\.read_release"):
+        dpb.load(path)
