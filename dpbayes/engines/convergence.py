@@ -19,6 +19,7 @@ __all__ = ["Convergence", "convergence"]
 
 MAX_RHAT = 1.01
 MIN_ESS_PER_CHAIN = 100
+_MORE = "draw more, after a longer warm-up (draws= and tune=, --draws and --tune)"
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,25 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
     needed = MIN_ESS_PER_CHAIN * chains
     problems = []
     if chains < 2:
-        problems.append("one chain cannot show whether chains agree: sample at least two")
+        problems.append(
+            "one chain cannot show whether chains agree: sample at least two (chains=, --chains)"
+        )
     elif not max_rhat < MAX_RHAT:
         problems.append(
             f"chains disagree: R-hat of {worst_rhat} is {max_rhat:.3f}, it should be below "
-            f"{MAX_RHAT}; draw more or reparametrise"
+            f"{MAX_RHAT}; {_MORE}"
         )
     for kind, value, worst in (("bulk", bulk, worst_bulk), ("tail", tail, worst_tail)):
         if not value >= needed:
             problems.append(
                 f"too few effective draws: the {kind} ESS of {worst} is {value:.0f}, it should be "
-                f"at least {needed}; draw more"
+                f"at least {needed}; {_MORE}"
             )
     if divergences:
         problems.append(
-            f"{divergences} divergent transitions: the sampler missed part of the posterior; "
-            "raise target_accept"
+            f"{divergences} divergent transition{'s' * (divergences > 1)}: the sampler may have "
+            "missed part of the posterior; take smaller steps (target_accept=0.99, "
+            "--target-accept 0.99)"
         )
     return Convergence(
         max_rhat, bulk, tail, divergences, worst_rhat, worst_bulk, worst_tail, tuple(problems)

@@ -105,6 +105,10 @@ def test_verdict_names_the_variable_and_the_remedy():
     assert any("R-hat of x[b]" in p for p in verdict.problems)
     assert any("7 divergent" in p for p in verdict.problems)
     assert any("bulk ESS of x[b]" in p for p in verdict.problems)
+    for remedy in ("--target-accept 0.99", "draws= and tune=, --draws and --tune"):
+        assert any(remedy in p for p in verdict.problems)
+    one = nuts.convergence(tree(draws, diverging=1)).problems[-1]
+    assert one.startswith("1 divergent transition:")
 
 
 def test_verdict_on_slow_chains_and_one_chain():
