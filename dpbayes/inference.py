@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpbayes.engines import histograms, responses, selection, synthetic
+from dpbayes.engines import histograms, responses, selection, series, synthetic
 from dpbayes.engines.drawn import Drawn, Settings
 from dpbayes.engines.exchange import crossing
 from dpbayes.errors import ParameterError, UnsupportedError, nearest_name
@@ -22,6 +22,7 @@ from dpbayes.releases import (
     RecordRelease,
     ResponseRelease,
     SelectionRelease,
+    SeriesRelease,
 )
 
 __all__ = ["fit"]
@@ -36,7 +37,7 @@ def fit(
     prior: Any = None,
     draws: int = 1000,
     chains: int = 4,
-    random_seed: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
     engine: str = "auto",
     progressbar: bool = True,
     shared: str | None = None,
@@ -57,10 +58,10 @@ def fit(
         Draws per chain.
     chains : int
         Number of chains. The exact engine's draws are independent, in chains as in draws.
-    random_seed : int, optional
-        Seed. It is combined with a digest of the release, so that two releases fitted with
-        one seed do not share their random numbers. None: a fresh seed, kept in
-        ``posterior.attrs["random_seed"]``.
+    random_seed : int or numpy.random.Generator, optional
+        Seed, or a generator that one is drawn from. It is combined with a digest of the
+        release, so that two releases fitted with one seed do not share their random numbers.
+        None: a fresh seed. It is kept in ``posterior.attrs["random_seed"]``.
     engine : {"auto", "exact", "nuts"}
         "auto" takes the exact engine where there is one (histograms), NUTS otherwise. Under
         a `ScaleMixture` the few weights of the mixture are sampled, the counts drawn exactly
@@ -116,6 +117,7 @@ def fit(
         )
     if not 0 < target_accept < 1:
         raise ParameterError(f"target_accept must be between 0 and 1, got {target_accept}")
+    _check_prior(prior)
     seed = _seed(random_seed)
     only: Any = _one_release(release, shared)
     chosen, engine_name, run = _choose(only, prior, engine)
@@ -163,12 +165,12 @@ def _choose(release: Any, prior: Any, engine: str) -> tuple[Any, str, _Run]:
     """Prior, name of the engine and engine for a release."""
     if isinstance(release, HistogramRelease):
         return _choose_for_histogram(release, prior, engine)
-    if isinstance(release, CellTable):
+    if isinstance(release, CellTable | SeriesRelease):
         return _choose_for_cells(release, prior, engine)
     if not isinstance(release, RecordRelease):
         raise ParameterError(
-            "release must be a HistogramRelease, RecordRelease, ResponseRelease, SyntheticRelease "
-            f"or SelectionRelease, got {type(release).__name__}"
+            "release must be a HistogramRelease, RecordRelease, ResponseRelease, SyntheticRelease, "
+            f"SelectionRelease or SeriesRelease, got {type(release).__name__}"
         )
     chosen = Smooth() if prior is None else prior
     if not isinstance(chosen, Smooth):
@@ -196,15 +198,22 @@ def _draw_records(
     )  # fmt: skip
 
 
-def _choose_for_cells(release: CellTable, prior: Any, engine: str) -> tuple[Any, str, _Run]:
+def _choose_for_cells(
+    release: CellTable | SeriesRelease, prior: Any, engine: str
+) -> tuple[Any, str, _Run]:
     """Engines of tables about which something other than noisy counts was published."""
     chosen = Dirichlet() if prior is None else prior
     name = type(release).__name__
     if not isinstance(chosen, Dirichlet) or isinstance(chosen.concentration, str):
         raise UnsupportedError(f"a {name} takes a Dirichlet prior of known concentration")
-    chosen.check_size(release.size)
+    if not isinstance(release, SeriesRelease):
+        chosen.check_size(release.size)
     if engine == "nuts":
         raise UnsupportedError(f'a {name} has engines of its own: use engine="auto"')
+    if isinstance(release, SeriesRelease):
+        if engine == "exact":
+            raise UnsupportedError('a SeriesRelease has no exact engine: use engine="auto"')
+        return chosen, "moves", series.draw_counts
     if isinstance(release, SelectionRelease):
         return chosen, "exact", selection.draw_exactly
     if not isinstance(release, ResponseRelease):
@@ -271,15 +280,32 @@ def _whole(name: str, value: Any) -> int:
     return int(value)
 
 
+def _check_prior(prior: Any) -> None:
+    """Refuse a prior that is named and not made."""
+    known: dict[str, type] = {
+        cls.__name__.lower(): cls for cls in (ScaleMixture, Dirichlet, Smooth)
+    }
+    if isinstance(prior, type) and prior in known.values():
+        raise ParameterError(f"prior must be dpb.{prior.__name__}(), got the class: call it")
+    if isinstance(prior, str):
+        named = known.get(prior.lower().replace("-", "").replace("_", ""), Dirichlet)
+        raise ParameterError(
+            f"prior must be an object such as dpb.{named.__name__}(), got the text {prior!r}"
+        )
+
+
 def _seed(random_seed: Any) -> int:
     if random_seed is None:
         return secrets.randbits(31)
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**31))
     if (
         isinstance(random_seed, bool)
         or not isinstance(random_seed, int | np.integer)
         or random_seed < 0
     ):
         raise ParameterError(
-            f"random_seed must be a whole number of at least 0 or None, got {random_seed!r}"
+            "random_seed must be a whole number of at least 0, a numpy.random.Generator or None, "
+            f"got {random_seed!r}"
         )
     return int(random_seed)

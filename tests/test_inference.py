@@ -19,6 +19,17 @@ def fit(rel, draws=1000, seed=1, prior=None, chains=1):
     return dpb.fit(rel, prior, draws=draws, chains=chains, random_seed=seed, progressbar=False)
 
 
+def test_seed_from_a_generator():
+    release = dpb.HistogramRelease([5, 9], mechanism=dpb.DiscreteLaplace(scale=2))
+
+    def seeds(generator):
+        return [fit(release, seed=generator).attrs["random_seed"] for _ in range(2)]
+
+    first = seeds(np.random.default_rng(1))
+    assert first == seeds(np.random.default_rng(1))
+    assert first[0] != first[1]
+
+
 @pytest.mark.parametrize("total", [70, None])
 def test_the_same_seed_repeats(total):
     a, b = fit(release(total=total)), fit(release(total=total))
@@ -82,6 +93,9 @@ def test_a_fresh_seed_is_kept():
         ({"draws": True}, ParameterError, "draws must be a whole number of at least 1, got True"),
         ({"chains": -1}, ParameterError, "chains must be a whole number of at least 1, got -1"),
         ({"tune": "many"}, ParameterError, "tune must be a whole number of at least 1, got 'many'"),
+        ({"prior": "dirichlet"}, ParameterError, r"such as dpb\.Dirichlet\(\), got the text"),
+        ({"prior": "scale-mixture"}, ParameterError, r"such as dpb\.ScaleMixture\(\)"),
+        ({"prior": dpb.Dirichlet}, ParameterError, r"dpb\.Dirichlet\(\), got the class"),
         ({"random_seed": -3}, ParameterError, "random_seed must be a whole number .* got -3"),
         ({"random_seed": 1.5}, ParameterError, "random_seed must be a whole number .* got 1.5"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -16,10 +17,17 @@ __all__ = ["NoiseLaw", "Parameter", "check_level", "elementwise", "positive", "s
 #: A scalar, or one value per released cell (an array, or a labelled xarray.DataArray).
 Parameter = Any
 
+_NO_NUMBERS = (str, bytes, bool, np.bool_, complex, np.complexfloating)
+
 
 def positive(name: str, value: Any, *, allow_inf: bool = False) -> Parameter:
     """Check that a parameter is a positive finite number, or an array of such, and freeze it."""
     labelled = hasattr(value, "dims")
+    numeric = getattr(value, "dtype", None) is not None and value.dtype.kind in "iuf"
+    given = () if numeric else np.asarray(value, dtype=object).ravel()
+    # NumPy would read "10", True and 1+2j as numbers.
+    if any(isinstance(entry, _NO_NUMBERS) for entry in given):
+        raise ParameterError(f"{name} must be a positive number or an array of them, got {value!r}")
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
@@ -94,6 +102,9 @@ class NoiseLaw:
                 f"{cls.__name__} takes its parameters by name, {cls.__name__}({fields}): a bare "
                 f"number could be a scale, a rate, a standard deviation or an epsilon"
             )
+        for name in kwargs:
+            if name not in {f.name for f in dataclasses.fields(cls)}:  # type: ignore[arg-type]
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}: {_ways(cls, name)}")
         return super().__new__(cls)
 
     # -- identity ----------------------------------------------------------------------
@@ -188,6 +199,21 @@ class NoiseLaw:
         if size is None:
             return self.shape
         return (int(size),) if np.ndim(size) == 0 else tuple(int(s) for s in size)
+
+
+def _ways(cls: type[NoiseLaw], name: str) -> str:
+    """Ways to make a law, those first that take a parameter."""
+    ways = {cls.__name__: [f.name for f in dataclasses.fields(cls)]}  # type: ignore[arg-type]
+    for method in dir(cls):
+        if method.startswith("from_"):
+            parameters = inspect.signature(getattr(cls, method)).parameters
+            ways[f"{cls.__name__}.{method}"] = [
+                p for p in parameters if p not in ("level", "other")
+            ]
+    fitting = {way: given for way, given in ways.items() if name in given} or ways
+    return "use " + " or ".join(
+        f"{way}({', '.join(f'{p}=' for p in given)})" for way, given in fitting.items()
+    )
 
 
 def check_level(level: float) -> None:

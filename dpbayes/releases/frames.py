@@ -6,10 +6,14 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import xarray as xr
 
 from dpbayes.errors import ReleaseError, nearest_name
+from dpbayes.schema import CELL
 
-__all__ = ["as_frame", "edges_from_columns", "labels", "numbers"]
+__all__ = ["as_frame", "edges_from_columns", "from_pandas", "labels", "numbers"]
+
+_ROWS = "for one row per cell use HistogramRelease.from_frame(frame, value=..., dims=...)"
 
 
 def as_frame(frame: Any) -> nw.DataFrame:
@@ -73,3 +77,57 @@ def edges_from_columns(frame: nw.DataFrame, columns: Any, field: str = "edges") 
             f"{upper[row]:g} and row {row + 2} starts at {lower[row + 1]:g}"
         )
     return np.append(lower[:1], upper)
+
+
+def from_pandas(values: Any, coords: Any = None, edges: Any = None) -> Any:
+    """Return the cells of a series or table with their labels; anything else as it is.
+
+    Raises
+    ------
+    ReleaseError
+        If a data frame does not name its axes, or the index contradicts `coords`.
+    """
+    if isinstance(values, xr.DataArray):
+        return values
+    if nw.dependencies.is_pandas_series(values):
+        names, labelled = [values.index.name], [values.index]
+    elif nw.dependencies.is_pandas_dataframe(values):
+        names, labelled = [values.index.name, values.columns.name], [values.index, values.columns]
+        if coords is None and None in names:
+            raise ReleaseError(
+                f"values is a data frame: {_ROWS}; for a table of counts name both axes, "
+                'frame.rename_axis(index="...", columns="...")'
+            )
+    elif nw.dependencies.is_into_dataframe(values):
+        raise ReleaseError(f"values is a data frame: {_ROWS}")
+    else:
+        return values
+    array = values.astype(object).where(values.notna(), None).to_numpy()
+    plain = all(list(axis) == list(range(len(axis))) for axis in labelled)
+    if edges is not None or (plain and names == [None]):
+        return array
+    if any(axis.nlevels > 1 for axis in labelled):
+        raise ReleaseError(
+            "values has an index of several levels: use HistogramRelease.from_frame("
+            "series.reset_index(), value=..., dims=...)"
+        )
+    if coords is not None:
+        _check_agreement(coords, labelled, plain)
+        return array
+    dims = [CELL if name is None else str(name) for name in names]
+    for dim, axis in zip(dims, labelled, strict=True):
+        if axis.hasnans or not axis.is_unique:
+            wrong = "a missing label" if axis.hasnans else f"{axis[axis.duplicated()][0]!r} twice"
+            raise ReleaseError(f"labels of {dim!r} must be distinct, got {wrong}")
+    return xr.DataArray(array, dims=dims, coords=dict(zip(dims, map(list, labelled), strict=True)))
+
+
+def _check_agreement(coords: Any, labelled: Any, plain: bool) -> None:
+    """Refuse coords in another order than the index: counts would change their cells."""
+    groups = [isinstance(v, tuple) and len(v) == 2 and np.ndim(v[1]) == 1 for v in coords.values()]
+    given = [list(v) for v, group in zip(coords.values(), groups, strict=True) if not group]
+    if not plain and given != [list(axis) for axis in labelled]:
+        raise ReleaseError(
+            "coords must repeat the index of values in its order, or be left out: "
+            f"got {given[0][:3] if given else given} for {list(labelled[0])[:3]}"
+        )

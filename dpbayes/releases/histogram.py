@@ -12,7 +12,13 @@ import numpy as np
 from dpbayes.errors import ReleaseError, nearest_name
 from dpbayes.mechanism import Mechanism, as_mechanism
 from dpbayes.releases.base import check_attrs, check_total, digest
-from dpbayes.releases.frames import as_frame, edges_from_columns, labels, numbers
+from dpbayes.releases.frames import (
+    as_frame,
+    edges_from_columns,
+    from_pandas,
+    labels,
+    numbers,
+)
 from dpbayes.releases.labelling import (
     check_edges,
     check_names,
@@ -36,9 +42,10 @@ class HistogramRelease:
 
     Parameters
     ----------
-    values : array_like or xarray.DataArray
+    values : array_like, xarray.DataArray, pandas.Series or pandas.DataFrame
         Released counts. NaN or None marks a suppressed cell (the mechanism then needs a
-        `Suppress` step).
+        `Suppress` step). The index of a series and the named axes of a data frame label the
+        cells; for one row per cell see `from_frame`.
     mechanism : Mechanism or NoiseLaw
         How the counts were published. Parameters of the noise may vary by cell: an array
         that broadcasts to the shape of `values`, or a DataArray over some of its dims.
@@ -87,11 +94,12 @@ class HistogramRelease:
     samples: tuple[HistogramRelease, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        array = count_array(self.values)
+        given = from_pandas(self.values, self.coords, self.edges)
+        array = count_array(given)
         edges = None if self.edges is None else check_edges(self.edges, array.shape)
         if edges is not None and self.coords is not None:
             raise ReleaseError("give edges (a numeric axis) or coords (labels), not both")
-        labelled = label_table(self.values, array, edges, self.coords)
+        labelled = label_table(given, array, edges, self.coords)
         check_names(labelled)
         mechanism = as_mechanism(self.mechanism)
         mechanism = Mechanism(fit_parameters(mechanism.noise, labelled), mechanism.steps)
@@ -178,7 +186,8 @@ class HistogramRelease:
         Parameters
         ----------
         values : array_like, DataArray or mapping of label to total
-            Released totals, one per group; NaN or None where suppressed.
+            Released totals, one per group; NaN or None where suppressed. A group that a
+            mapping leaves out was not released: nothing is known about its total.
         by : str or sequence of str
             Dims of the table that are kept, or non-index coordinates that group the labels
             of a dim (as in xarray's groupby); ``()`` is the grand total.

@@ -13,7 +13,17 @@ from dpbayes.errors import ReleaseError
 from dpbayes.releases.frames import labels
 from dpbayes.schema import BIN, CELL, CHAIN, COUNT, DRAW, LOWER, PROBABILITY, RELEASED, TOTAL, UPPER
 
-__all__ = ["check_edges", "check_names", "count_array", "groupings", "label_table", "pivot"]
+__all__ = [
+    "check_edges",
+    "check_names",
+    "count_array",
+    "groupings",
+    "label_table",
+    "number_array",
+    "pivot",
+]
+
+_NO_NUMBERS = (str, bytes, bool, np.bool_, complex, np.complexfloating)
 
 
 def check_names(table: xr.DataArray) -> None:
@@ -26,22 +36,24 @@ def check_names(table: xr.DataArray) -> None:
 
 def count_array(values: Any) -> np.ndarray:
     """Return released counts as floats, None as NaN."""
-    raw = values.values if isinstance(values, xr.DataArray) else values
-    numeric = isinstance(raw, np.ndarray) and raw.dtype.kind in "iuf"
-    given = () if numeric else np.asarray(raw, dtype=object).ravel()
-    # NumPy would read "3" and True as numbers.
-    wrong: list[Any] = [v for v in given if isinstance(v, str | bytes | bool | np.bool_)]
-    try:
-        array = np.asarray(raw, dtype=float)
-    except (TypeError, ValueError):
-        wrong = wrong or [raw]
-    if wrong:
-        raise ReleaseError(
-            f"values must be numbers (None or NaN where suppressed), got {wrong[0]!r}"
-        )
+    array = number_array(values.values if isinstance(values, xr.DataArray) else values, "values")
     if array.ndim == 0 or array.size == 0:
         raise ReleaseError(f"values must hold at least one cell, got shape {array.shape}")
     return array
+
+
+def number_array(raw: Any, name: str) -> np.ndarray:
+    """Return numbers as floats, None as NaN; text, booleans and complex numbers are an error."""
+    numeric = isinstance(raw, np.ndarray) and raw.dtype.kind in "iuf"
+    given = () if numeric else np.asarray(raw, dtype=object).ravel()
+    # NumPy would read "3", True and 1+2j as numbers.
+    wrong: list[Any] = [v for v in given if isinstance(v, _NO_NUMBERS)]
+    if not wrong:
+        try:
+            return np.asarray(raw, dtype=float)
+        except (TypeError, ValueError):
+            wrong = [raw]
+    raise ReleaseError(f"{name} must be numbers (None or NaN where suppressed), got {wrong[0]!r}")
 
 
 def check_edges(edges: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -91,7 +103,12 @@ def label_table(
         return xr.DataArray(
             array, dims=(CELL,), coords={CELL: np.arange(array.size)}, name="released"
         )
-    groups = {k: v for k, v in coords.items() if isinstance(v, tuple) and len(v) == 2}
+    if not isinstance(coords, Mapping):
+        raise ReleaseError(f"coords must map names of dims to their labels, got {coords!r}")
+    for name, entries in coords.items():
+        if isinstance(entries, str | bytes) or not hasattr(entries, "__len__"):
+            raise ReleaseError(f"coords[{name!r}] must be a list of labels, got {entries!r}")
+    groups = {k: v for k, v in coords.items() if _is_grouping(v)}
     dims = [k for k in coords if k not in groups]
     expected = tuple(len(coords[d]) for d in dims)
     if expected != array.shape:
@@ -99,6 +116,9 @@ def label_table(
         raise ReleaseError(f"coords describe a table of shape ({shape}), values have {array.shape}")
     for dim in dims:
         seen = list(coords[dim])
+        for label in seen:
+            if label is None or label != label:
+                raise ReleaseError(f"labels of {dim!r} must not be missing, got {label!r}")
         if len(set(seen)) != len(seen):
             twice = next(x for x in seen if seen.count(x) > 1)
             raise ReleaseError(f"labels of {dim!r} must be distinct, got {twice!r} twice")
@@ -110,6 +130,12 @@ def label_table(
             )
     named = {d: list(coords[d]) for d in dims} | {k: (v[0], list(v[1])) for k, v in groups.items()}
     return xr.DataArray(array, dims=dims, coords=named, name="released")
+
+
+def _is_grouping(entries: Any) -> bool:
+    """Whether an entry of coords is (dim, group of each of its labels)."""
+    pair = isinstance(entries, tuple) and len(entries) == 2 and isinstance(entries[0], str)
+    return pair and not isinstance(entries[1], str) and hasattr(entries[1], "__len__")
 
 
 def groupings(

@@ -10,6 +10,7 @@ import xarray as xr
 
 from dpbayes.errors import ReleaseError, nearest_name
 from dpbayes.mechanism import Mechanism, as_mechanism
+from dpbayes.releases.labelling import number_array
 from dpbayes.releases.observations import Observations, fit_parameters, observe
 
 __all__ = ["Margin", "build_margin", "codes", "group_sums", "is_nested", "partition"]
@@ -188,12 +189,7 @@ def _values(
             values = values.transpose(*names).sel(indexers).values
         except KeyError as error:
             raise ReleaseError(f"totals lack a group of the release: {error}") from None
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        raise ReleaseError(
-            f"totals must be numbers (None or NaN where suppressed), got {values!r}"
-        ) from None
+    array = number_array(values, "totals")
     if array.shape != sizes:
         shape = ", ".join(f"{n}: {s}" for n, s in zip(names, sizes, strict=True))
         raise ReleaseError(

@@ -378,3 +378,29 @@ def test_epsilon_bounds_the_ratio_of_masses_between_neighbours(sensitivity):
 def test_no_finite_epsilon_where_there_is_none(law):
     with pytest.raises(UnsupportedError, match=r"no\w* finite pure epsilon|gives no finite"):
         law.epsilon(sensitivity=1)
+
+
+@pytest.mark.parametrize(
+    "value", ["10", True, 1 + 0j, [1.0, "2"], np.array([True]), np.array(["2"])]
+)
+def test_parameters_are_numbers(value):
+    with pytest.raises(ParameterError, match="scale must be a positive number or an array"):
+        Laplace(scale=value)
+
+
+@pytest.mark.parametrize(
+    ("law", "name", "words"),
+    [
+        (
+            DiscreteLaplace,
+            "epsilon",
+            r"use DiscreteLaplace\.from_epsilon\(epsilon=, sens",
+        ),
+        (Gaussian, "rho", r"use Gaussian\.from_rho\(rho=, sensitivity=\)"),
+        (Laplace, "half_width", r"use Laplace\.from_half_width\(half_width=\)"),
+        (Gaussian, "scale", r"no parameter 'scale': use Gaussian\(sd=\) or"),
+    ],
+)
+def test_ways_in_are_named(law, name, words):
+    with pytest.raises(TypeError, match=words):
+        law(**{name: 1.0})
