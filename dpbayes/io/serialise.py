@@ -14,7 +14,7 @@ from dpbayes.io.mechanism_table import STEPS
 from dpbayes.io.serialise_cells import KINDS, cells_from_dict, cells_to_dict
 from dpbayes.mechanism import Mechanism
 from dpbayes.noise import CustomNoise, NoiseLaw
-from dpbayes.releases import CellTable, HistogramRelease, Margin, RecordRelease
+from dpbayes.releases import CellTable, HistogramRelease, Margin, RecordRelease, SeriesRelease
 
 __all__ = ["mechanism_from_dict", "mechanism_to_dict", "release_from_dict", "release_to_dict"]
 
@@ -70,7 +70,7 @@ def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
 
 
 def release_to_dict(
-    release: HistogramRelease | RecordRelease | CellTable, *, values: bool = True
+    release: HistogramRelease | RecordRelease | CellTable | SeriesRelease, *, values: bool = True
 ) -> dict[str, Any]:
     """Return a release as a dictionary that JSON can hold.
 
@@ -86,10 +86,10 @@ def release_to_dict(
     UnsupportedError
         If the mechanism, a label or an attribute cannot be stored.
     """
-    if isinstance(release, CellTable):
+    if isinstance(release, CellTable | SeriesRelease):
         facts = {key: _scalar(value, key) for key, value in (release.attrs or {}).items()}
         stored_cells = cells_to_dict(release, mechanism_to_dict) | {"attrs": facts}
-        return stored_cells | ({"values": _plain(release.values.values)} if values else {})
+        return stored_cells | ({"values": _plain(np.asarray(release.values))} if values else {})
     common: dict[str, Any] = {
         "mechanism": mechanism_to_dict(release.mechanism),
         "attrs": {key: _scalar(value, key) for key, value in (release.attrs or {}).items()},
@@ -122,7 +122,7 @@ def release_to_dict(
 
 def release_from_dict(
     stored: Mapping[str, Any], values: Any = None
-) -> HistogramRelease | RecordRelease | CellTable:
+) -> HistogramRelease | RecordRelease | CellTable | SeriesRelease:
     """Return the release that `release_to_dict` stored.
 
     Parameters

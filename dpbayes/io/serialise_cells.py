@@ -16,6 +16,7 @@ from dpbayes.releases import (
     QuantileLoss,
     ResponseRelease,
     SelectionRelease,
+    SeriesRelease,
     Smoothing,
     SyntheticRelease,
     WinnerLoss,
@@ -23,16 +24,16 @@ from dpbayes.releases import (
 
 __all__ = ["KINDS", "cells_from_dict", "cells_to_dict"]
 
-KINDS = ("responses", "synthetic", "selection")
+KINDS = ("responses", "synthetic", "selection", "series")
 _Convert = Callable[[Any], Any]
 
 
-def cells_to_dict(release: CellTable, to_mechanism: _Convert) -> dict[str, Any]:
+def cells_to_dict(release: CellTable | SeriesRelease, to_mechanism: _Convert) -> dict[str, Any]:
     """Return what is needed to make the release again, but for values and attributes.
 
     Parameters
     ----------
-    release : CellTable
+    release : CellTable or SeriesRelease
         The release.
     to_mechanism : callable
         Turns a mechanism into a dictionary.
@@ -42,6 +43,11 @@ def cells_to_dict(release: CellTable, to_mechanism: _Convert) -> dict[str, Any]:
     UnsupportedError
         If the loss of a selection is code of the user's.
     """
+    if isinstance(release, SeriesRelease):
+        return {
+            "kind": "series", "total": release.total, "bounds": [list(b) for b in release.bounds],
+            "mechanism": to_mechanism(release.mechanism),
+        }  # fmt: skip
     if isinstance(release, ResponseRelease):
         matrix = None if release.matrix is None else release.matrix.tolist()
         epsilon = release.epsilon if matrix is None else None
@@ -71,7 +77,7 @@ def cells_to_dict(release: CellTable, to_mechanism: _Convert) -> dict[str, Any]:
 
 def cells_from_dict(
     stored: Mapping[str, Any], values: np.ndarray, attrs: Any, from_mechanism: _Convert
-) -> CellTable:
+) -> CellTable | SeriesRelease:
     """Return the release that `cells_to_dict` stored.
 
     Parameters
@@ -85,6 +91,11 @@ def cells_from_dict(
     from_mechanism : callable
         Turns a dictionary into a mechanism.
     """
+    if stored["kind"] == "series":
+        return SeriesRelease(
+            values, mechanism=from_mechanism(stored["mechanism"]), total=stored["total"],
+            bounds=stored["bounds"], attrs=attrs,
+        )  # fmt: skip
     if stored["kind"] == "responses":
         labels = stored["categories"]
         return ResponseRelease(

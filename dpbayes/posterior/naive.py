@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbayes.releases import CellTable, HistogramRelease, RecordRelease
+from dpbayes.releases import CellTable, HistogramRelease, RecordRelease, SeriesRelease
 
 __all__ = ["naive_counts", "naive_weights"]
 
@@ -47,6 +47,12 @@ def naive_weights(release: Any, edges: np.ndarray | None, atoms: np.ndarray) -> 
         counts = np.maximum(np.nan_to_num(naive_counts(release)), 0.0)
         total = counts.sum()
         return counts / total if total > 0 else np.full(counts.shape, np.nan)
+    if isinstance(release, SeriesRelease):
+        assert edges is not None
+        (low, high), size = release.bounds[0], edges.size - 1
+        middle = (0.5 * (edges[1:] + edges[:-1]) - low) / (high - low)
+        shares = np.maximum(release.density(middle), 0.0)
+        return shares / shares.sum() if shares.sum() > 0 else np.full(size, 1.0 / size)
     assert isinstance(release, RecordRelease)
     low, high = release.bounds
     values = np.clip(release.values[~np.isnan(release.values)], low, high)

@@ -10,7 +10,7 @@ from scipy import special
 
 from dpbayes.errors import ParameterError
 from dpbayes.mechanism import Mechanism
-from dpbayes.releases import CellTable, HistogramRelease, RecordRelease
+from dpbayes.releases import CellTable, HistogramRelease, RecordRelease, SeriesRelease
 from dpbayes.releases.compression import compress, probability_table
 
 if TYPE_CHECKING:
@@ -132,6 +132,10 @@ def check(posterior: Posterior, rng: Any = None, replicates: int | None = None) 
         observed = release.values.values.reshape(-1)
         replicated = np.array([release.replicate(p, rng) for p in weights], dtype=float)
         score = np.arange(observed.size, dtype=float)  # the sum is known beforehand
+    elif isinstance(release, SeriesRelease):
+        observed = release.values
+        replicated = np.array([release.replicate(p, rng) for p in weights])
+        score = np.ones(observed.size)
     else:
         assert isinstance(release, RecordRelease)
         elements = _elements(posterior)

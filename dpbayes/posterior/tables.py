@@ -13,7 +13,7 @@ import xarray as xr
 from dpbayes.errors import ParameterError
 from dpbayes.posterior.estimand import Estimand
 from dpbayes.posterior.naive import naive_counts
-from dpbayes.releases import CellTable, HistogramRelease
+from dpbayes.releases import CellTable, HistogramRelease, SeriesRelease
 from dpbayes.releases.margins import group_sums, partition
 from dpbayes.schema import (
     ATOM_COUNT,
@@ -122,6 +122,8 @@ def _counts(posterior: Posterior) -> Iterator[Quantity]:
         return
     prior = _stack(posterior, PRIOR, COUNT, ATOM_COUNT)
     n = posterior.release.size
+    if isinstance(posterior.release, SeriesRelease):
+        n = posterior.release.total
     if isinstance(posterior.release, HistogramRelease | CellTable):
         naive = naive_counts(posterior.release).reshape(-1)
         naive_total = float(np.nansum(naive))

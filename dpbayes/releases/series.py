@@ -133,6 +133,13 @@ class SeriesRelease:
         """Naive density 1 + Σ β̂_j ψ_j at points of the unit cube; it may be negative."""
         return 1.0 + cosine_basis(np.asarray(x, float), self.order) @ self.values
 
+    def replicate(self, probability: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw fresh records from P over equal cells (r = 1), and from them the coefficients."""
+        cells = probability.size
+        counts = rng.multinomial(self.total, probability / probability.sum())
+        points = (np.repeat(np.arange(cells), counts) + rng.random(self.total)) / cells
+        return self.mechanism.sample(cosine_basis(points, self.order).mean(axis=0), rng)
+
     def digest(self) -> int:
         """Whole number that depends on all of the release."""
         return digest("series", self.values, self.mechanism, self.total, self.bounds)

@@ -6,7 +6,7 @@ from scipy import special, stats
 
 import dpbayes as dpb
 from dpbayes import simulate
-from dpbayes.engines import responses
+from dpbayes.engines import responses, series
 from dpbayes.errors import ParameterError, UnsupportedError
 from dpbayes.privacy.neighbours import compositions
 from dpbayes.releases import (
@@ -17,6 +17,7 @@ from dpbayes.releases import (
     WinnerLoss,
     flip_matrix,
 )
+from dpbayes.releases.series import cosine_basis
 
 SHAPES = np.array([1.0, 2.0, 0.5])
 PRIOR = dpb.Dirichlet(concentration=SHAPES)
@@ -63,12 +64,12 @@ def test_a_table_of_two_flipped_bits():
     release = dpb.ResponseRelease(
         [104, 120, 74, 102], categories=["11", "10", "01", "00"], matrix=flip_matrix(0.25, 0.25)
     )
-    found = dpb.fit(release, draws=4000, random_seed=1, progressbar=False)
+    found = dpb.fit(release, draws=1500, random_seed=1, progressbar=False)
     assert found.attrs["engine"] == "augmentation"
     assert found.verdict().converged
     p = found.probability.values.reshape(-1, 4)
-    np.testing.assert_allclose(p.mean(axis=0), [0.2823, 0.3358, 0.1095, 0.2724], atol=0.003)
-    np.testing.assert_allclose(p.std(axis=0), [0.0597, 0.0642, 0.0522, 0.0593], atol=0.002)
+    np.testing.assert_allclose(p.mean(axis=0), [0.2823, 0.3358, 0.1095, 0.2724], atol=0.004)
+    np.testing.assert_allclose(p.std(axis=0), [0.0597, 0.0642, 0.0522, 0.0593], atol=0.003)
     assert np.all(found.total == 400)
 
 
@@ -159,17 +160,17 @@ def test_rows_of_a_perturbed_histogram_against_simulation(rows, law):
 
 
 def test_more_rows_do_not_shrink_the_interval_below_what_the_release_knows():
-    records = np.random.default_rng(1).beta(3, 5, 300)
+    records = np.random.default_rng(1).beta(3, 5, 150)
     source = simulate.perturbed_histogram(records, bins=5, alpha=0.2, rng=2)
     widths = []
     for draws in (200, 20_000, 2_000_000):
         release = simulate.synthetic_rows(source, draws, rng=3)
-        found = fit(release, dpb.Dirichlet(), draws=2000)
+        found = fit(release, dpb.Dirichlet(), draws=1500)
         widths.append(np.diff(np.quantile(found.P.mean(), [0.05, 0.95]))[0])
     clamped = dpb.HistogramRelease(
         np.maximum(source.values.values, 0),
         mechanism=dpb.Mechanism(source.mechanism.noise, [dpb.Clamp(lower=0)]),
-        edges=source.edges, total=300,
+        edges=source.edges, total=150,
     )  # fmt: skip
     known = fit(clamped, dpb.Dirichlet(), draws=2000)
     least = np.diff(np.quantile(known.P.mean(), [0.05, 0.95]))[0]
@@ -204,6 +205,42 @@ def test_selections_against_enumeration(loss):
         found.plot_predictive()
 
 
+# -- series ----------------------------------------------------------------------------
+
+
+def test_means_of_cosines_over_cells():
+    x = (np.arange(40_000) + 0.5) / 40_000
+    dense = cosine_basis(x, 3).reshape(8, 5000, 3).mean(axis=1)
+    np.testing.assert_allclose(series.cell_means(3, 8), dense.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("law", [dpb.Laplace(scale=0.3), dpb.Gaussian(sd=0.25)])
+def test_series_against_enumeration(law):
+    released = np.array([0.4, -0.3])
+    release = dpb.SeriesRelease(released, mechanism=law, total=N)
+    truth = TABLES @ series.cell_means(2, 3).T / N
+    check_counts(fit(release, draws=3000), law.logpdf(released - truth).sum(axis=1))
+
+
+def test_a_series_finds_the_distribution():
+    records = np.random.default_rng(1).beta(3, 5, 1000)
+    release = simulate.orthogonal_series(2 * records, order=3, alpha=2.0, bounds=(0, 2), rng=1)
+    found = fit(release, dpb.Dirichlet(), draws=400)
+    low, high = np.quantile(found.P.mean(), [0.01, 0.99])
+    assert low < 2 * 3 / 8 < high
+    assert high - low < 0.12
+    assert found.probability.sizes["bin"] == 32
+    assert found.summary().loc["P.mean", "naive"] == pytest.approx(2 * 3 / 8, abs=0.08)
+    assert found.plot_predictive(rng=1) is not None
+    with pytest.raises(UnsupportedError, match="no exact engine"):
+        dpb.fit(release, engine="exact")
+    plane = simulate.orthogonal_series(
+        np.stack([records, records], axis=1), order=1, alpha=1.0, rng=1
+    )
+    with pytest.raises(UnsupportedError, match="two dimensions"):
+        fit(plane, dpb.Dirichlet())
+
+
 # -- what all share --------------------------------------------------------------------
 
 
@@ -233,6 +270,7 @@ def test_priors_and_engines_that_do_not_fit():
         dpb.SyntheticRelease(
             [3, 1], sampling=PerturbedSampling(mechanism=dpb.Laplace(scale=2)), total=9
         ),
+        dpb.SeriesRelease([0.1, 0.2], mechanism=dpb.Laplace(scale=0.1), total=9, bounds=[(0, 5)]),
         dpb.SelectionRelease(
             20, outcomes=[10, 20], loss=WinnerLoss(), alpha=1, sensitivity=1, total=9
         ),
