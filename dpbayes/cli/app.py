@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dpbayes import __version__
-from dpbayes.cli import audit, compare, interrupts
+from dpbayes.cli import audit, compare, interrupts, simulate
 from dpbayes.cli.failures import reporting
 from dpbayes.errors import ParameterError, nearest_name
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 
 app.command()(audit.audit)
 app.command()(compare.compare)
+app.command()(simulate.simulate)
 
 
 class Engine(StrEnum):
