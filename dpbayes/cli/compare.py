@@ -14,6 +14,8 @@ from dpbayes.errors import ParameterError
 
 __all__ = ["compare"]
 
+_PICTURES = (".png", ".svg", ".pdf")
+
 
 class Distance(StrEnum):
     """Distances between estimate and truth."""
@@ -64,6 +66,8 @@ def compare(
         from dpbayes.io.atomic import check_writable
 
         target = None if plot is None else check_writable(plot, "--plot")
+        if target is not None and target.suffix.lower() not in _PICTURES:
+            raise ParameterError(f"--plot must end in .png, .svg or .pdf, got {str(plot)!r}")
         table = study(
             mechanisms or MECHANISMS[:3],
             records=[int(n) for n in _numbers("--records", records, whole=True)],
@@ -141,10 +145,7 @@ def _draw(table: Any, path: Path) -> None:
     from dpbayes.io.atomic import atomic_path
     from dpbayes.plots import convergence
 
-    ending = path.suffix.lower().lstrip(".") or "png"
-    if ending not in ("png", "svg", "pdf"):
-        raise ParameterError(f"--plot must end in .png, .svg or .pdf, got {str(path)!r}")
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     convergence(table, figure.add_subplot())
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=ending, dpi=150)
+        figure.savefig(temporary, format=path.suffix.lower()[1:], dpi=150)
