@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,12 @@ NEGLIGIBLE_COUNT, NEGLIGIBLE_SHARE = 0.5, 1e-3
 DOMINANT = 10.0
 #: A sum of counts this many noise sds away from a public total is doubted.
 FAR = 6.0
+#: A value below 0 whose noise has a smaller probability is doubted.
+BELOW = 1e-6
+#: A cell this many noise sds from the sum of at least so many others looks like their total,
+#: where that is a small share of it (so that it hardly happens by chance).
+NEAR, LEAST_PARTS, LUCK = 3.0, 4, 0.005
+_TOTAL = re.compile(r"\(?((grand|overall|sub)[ -]?)?(totals?|sum)( .*)?\)?|\(?(all|overall)\)?")
 #: Steps of an undeclared rounding that are looked for.
 COARSE = (1000.0, 100.0, 50.0, 25.0, 10.0, 5.0)
 
@@ -52,6 +59,8 @@ def doubts(release: HistogramRelease | RecordRelease) -> Iterator[Doubt]:
     if isinstance(release, HistogramRelease):
         yield from _size_of_count_noise(release)
         yield from _never_negative(release)
+        yield from _below_reach(release)
+        yield from _totals_among_cells(release)
         yield from _far_total(release)
         yield from _far_margins(release)
     else:
@@ -203,6 +212,64 @@ def _probability(log_probability: float) -> str:
     if log_probability < -690:
         return f"1e{log_probability / np.log(10):.0f}"
     return f"{np.exp(log_probability):.1g}"
+
+
+def _below_reach(release: HistogramRelease) -> Iterator[Doubt]:
+    """Doubt values so far below 0 that no count and hardly any noise gives them."""
+    for part in (release, *release.margins):
+        observed = part.observations()
+        if isinstance(observed.noise, CustomNoise | NoNoise):
+            continue
+        upper = observed.bounds.upper
+        # The probability of a value as low as this is largest for a true count of 0.
+        chance = np.broadcast_to(observed.noise.log_interval(-np.inf, upper), upper.shape)
+        low = np.flatnonzero((upper < 0) & (chance < np.log(min(BELOW, IMPROBABLE / upper.size))))
+        if not low.size:
+            continue
+        sd = np.broadcast_to(np.asarray(observed.noise.sd, float), upper.shape)
+        named = [
+            f"{part.label(i)} is {quoted(part.values.values.flat[i])}, "
+            f"{amount(float(-upper[i] / sd[i]))} standard deviations of the noise below 0"
+            for i in low[np.argsort(chance[low])][:3]
+        ]
+        more = f" ({low.size - 3:,} more like it)" if low.size > 3 else ""
+        yield Doubt(
+            "below-reach",
+            f"{'; '.join(named)}{more}: even for a true count of 0, noise as low as that has a "
+            f"probability of about {_probability(float(chance[low].min()))}. Check the values, "
+            "whether they are counts, and the scale.",
+        )
+
+
+def _totals_among_cells(release: HistogramRelease) -> Iterator[Doubt]:
+    """Doubt a cell, or a slice of a table, that is the sum of the others."""
+    if release.edges is not None:
+        return
+    values = release.values.copy(data=_statistic(release))
+    variance = np.broadcast_to(np.asarray(release.mechanism.noise.sd, float) ** 2, values.shape)
+    for axis, dim in enumerate(release.dims):
+        others = tuple(i for i in range(values.ndim) if i != axis)
+        sums = values.values.sum(axis=others)
+        reach = NEAR * np.sqrt(variance.sum() + values.size * _rounding(release))
+        gap = np.abs(2.0 * sums - sums.sum())  # between a slice and the sum of the others
+        small = reach < LUCK * np.abs(sums)
+        labels = values[dim].values if dim in values.coords else np.arange(sums.size)
+        for label, total, near, telling in zip(labels, sums, gap <= reach, small, strict=True):
+            named = isinstance(label, str) and _TOTAL.fullmatch(label.strip().lower())
+            if not ((named and sums.size > 1) or (near and telling and sums.size >= LEAST_PARTS)):
+                continue
+            by = ", ".join(f'"{d}"' for d in release.dims if d != dim)
+            figures = ""
+            if near:
+                rest = float(sums.sum() - total)
+                figures = f" ({amount(float(total), 6)}; they add up to {amount(rest, 6)})"
+            yield Doubt(
+                "total-among-cells",
+                f"{dim} {str(label)!r} looks like the sum of the others{figures}: every record "
+                "would count twice. If it is, leave it out and give it as a total of its own: "
+                f"[[margins]] with by = [{by}] in a release file, with_margin in Python.",
+            )
+            break
 
 
 def _far_total(release: HistogramRelease) -> Iterator[Doubt]:

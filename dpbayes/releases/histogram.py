@@ -22,6 +22,7 @@ from dpbayes.releases.frames import (
 from dpbayes.releases.labelling import (
     check_edges,
     check_names,
+    check_size,
     count_array,
     groupings,
     label_table,
@@ -113,6 +114,7 @@ class HistogramRelease:
         }
         for name, value in settle.items():
             object.__setattr__(self, name, value)
+        check_size(labelled.values, self.label)
         self.observations()  # refuse impossible values now, before any sampling
 
     # -- ways in -----------------------------------------------------------------------

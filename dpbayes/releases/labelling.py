@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from dpbayes.schema import BIN, CELL, CHAIN, COUNT, DRAW, LOWER, PROBABILITY, RE
 __all__ = [
     "check_edges",
     "check_names",
+    "check_size",
     "count_array",
     "groupings",
     "label_table",
@@ -23,6 +24,8 @@ __all__ = [
     "pivot",
 ]
 
+#: Counts are whole numbers held as floats; whole numbers beyond this are not all told apart.
+LARGEST = 2.0**53
 _NO_NUMBERS = (str, bytes, bool, np.bool_, complex, np.complexfloating)
 
 
@@ -40,6 +43,19 @@ def count_array(values: Any) -> np.ndarray:
     if array.ndim == 0 or array.size == 0:
         raise ReleaseError(f"values must hold at least one cell, got shape {array.shape}")
     return array
+
+
+def check_size(array: np.ndarray, label: Callable[[int], str]) -> None:
+    """Refuse counts beyond what floating-point numbers hold exactly."""
+    flat = array.reshape(-1)
+    # Infinite values are refused with the mechanism.
+    beyond = np.flatnonzero(np.isfinite(flat) & (np.abs(flat) > LARGEST))
+    if beyond.size:
+        first = int(beyond[0])
+        raise ReleaseError(
+            f"{label(first)}: {flat[first]:.17g} is beyond 2**53 (about 9.0e15), the largest count "
+            "that is exact in floating point: check the value and its units"
+        )
 
 
 def number_array(raw: Any, name: str) -> np.ndarray:

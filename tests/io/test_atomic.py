@@ -54,16 +54,16 @@ def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(ParameterError, match="in a folder that can be written, got .*out.nc'"):
+    with pytest.raises(ParameterError, match=r"in a folder that can be written, got .*out\.nc'"):
         check_writable(tmp_path / "out.nc", "--save")
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that takes no files")
 def test_folder_that_takes_no_files_from_anybody():
-    with pytest.raises(ParameterError, match="got '/proc/o.html': choose another"):
+    with pytest.raises(ParameterError, match=r"got '/proc/o\.html': choose another"):
         check_writable("/proc/o.html", "--report")
     with (
-        pytest.raises(OSError, match="cannot write here: .*: '/proc/o.html'"),
+        pytest.raises(OSError, match=r"cannot write here: .*: '/proc/o\.html'"),
         atomic_path("/proc/o.html") as temporary,
     ):
         temporary.write_text("x")

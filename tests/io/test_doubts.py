@@ -144,3 +144,65 @@ def test_total_far_from_the_sum():
     assert "total-far-from-sum" in found(table([500, 700], INTEGER, total=100))
     # Clamped zeros raise the sum: that is no contradiction.
     assert "total-far-from-sum" not in found(table([500, 700], mechanism, total=100))
+
+
+@pytest.mark.parametrize(
+    ("law", "value", "sds"),
+    [
+        (dpb.Laplace(scale=0.1), -5, "35.4"),
+        (INTEGER, -300, "21.2"),
+        (dpb.Gaussian(sd=10), -60, "6 "),
+        (dpb.Mechanism(LAPLACE, [dpb.Rescale(0.001)]), -0.3, "21.2"),
+    ],
+)
+def test_values_far_below_zero(law, value, sds):
+    release = table([value, 200, 1], law, coords={"shop": ["a", "b", "c"]})
+    text = found(release)["below-reach"]
+    assert text.startswith(f"cell a is {value}, {sds}")
+
+
+def test_values_that_noise_makes_negative_are_no_doubt():
+    assert "below-reach" not in found(table([-100, 200], INTEGER))  # probability 2e-5
+    assert "below-reach" not in found(table([-55, 200], dpb.Gaussian(sd=12)))
+
+
+def test_several_values_and_totals_far_below_zero():
+    text = found(table([-300, -400, -500, -600, 9], INTEGER))["below-reach"]
+    assert text.startswith("cell 3 is -600, 42.4 standard")
+    assert "cell 0" not in text
+    assert "(1 more like it)" in text
+    release = table([3, 9], INTEGER).with_margin(-900, by=(), mechanism=INTEGER)
+    assert found(release)["below-reach"].startswith("grand total is -900")
+
+
+@pytest.mark.parametrize("label", ["Total", "all", "(All)", "Grand total", "SUM", "Total visits"])
+def test_label_of_a_total(label):
+    release = table([40, 30, 70], INTEGER, coords={"shop": ["a", "b", label]})
+    text = found(release)["total-among-cells"]
+    assert f"shop {label!r} looks like the sum of the others (70; they add up to 70)" in text
+    assert "by = []" in text
+
+
+@pytest.mark.parametrize("label", ["Summer", "Allentown", "totally new", "a"])
+def test_label_that_is_no_total(label):
+    release = table([40, 30, 70], INTEGER, coords={"shop": ["b", "c", label]})
+    assert "total-among-cells" not in found(release)
+
+
+def test_value_of_a_total():
+    parts = [4000, 9000, 7000, 12000]
+    labels = {"shop": list("abcde")}
+    assert "total-among-cells" in found(table([*parts, 32020], INTEGER, coords=labels))
+    assert "total-among-cells" not in found(table([*parts, 33000], INTEGER, coords=labels))
+    # Noise so large that many a cell is near the sum of the others.
+    blurred = dpb.DiscreteLaplace(scale=300)
+    assert "total-among-cells" not in found(table([*parts, 32020], blurred, coords=labels))
+
+
+def test_slice_of_a_total():
+    release = table(
+        [[40, 30, 70], [20, 10, 35]], INTEGER, coords={"day": [1, 2], "shop": ["a", "b", "All"]}
+    )
+    text = found(release)["total-among-cells"]
+    assert "shop 'All'" in text
+    assert 'by = ["day"]' in text

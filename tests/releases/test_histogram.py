@@ -492,3 +492,11 @@ def test_free_text_is_kept():
     release = HistogramRelease([1], mechanism=LAW, attrs={"title": "T", "epsilon": 0.1})
     assert release.attrs == {"title": "T", "epsilon": 0.1}
     assert re.match(r"<HistogramRelease \(cell: 1\), unknown total", repr(release))
+
+
+@pytest.mark.parametrize("value", [2.0**53 + 2, -1e18, 1e300])
+def test_counts_that_floating_point_does_not_hold_are_refused(value):
+    law = DiscreteLaplace(scale=10)
+    with pytest.raises(ReleaseError, match=r"cell b: .* is beyond 2\*\*53 .* check the value"):
+        HistogramRelease([1, value], mechanism=law, coords={"m": ["a", "b"]})
+    HistogramRelease([1, 2.0**53], mechanism=law)
