@@ -216,7 +216,8 @@ def _probability(log_probability: float) -> str:
 
 def _below_reach(release: HistogramRelease) -> Iterator[Doubt]:
     """Doubt values so far below 0 that no count and hardly any noise gives them."""
-    for part in (release, *release.margins):
+    parts: list[Any] = [release, *release.margins]
+    for part in parts:
         observed = part.observations()
         if isinstance(observed.noise, CustomNoise | NoNoise):
             continue
