@@ -49,6 +49,12 @@ _PARAMETERS: dict[type[NoiseLaw], str] = {
 }
 
 
+_CONVENTIONS = {
+    "replace-one": "is replaced by another (replace-one)",
+    "add-remove": "is added or removed (add-remove)",
+}
+
+
 @dataclass(frozen=True)
 class Description:
     """A release in words and figures.
@@ -355,7 +361,9 @@ def _privacy(release: Any) -> Iterator[str]:
         if epsilon is not None:
             yield f"Stated privacy loss: epsilon {epsilon:g} (the sensitivity is not stated)."
         return
-    held = f"sensitivity {sensitivity:g}" + (f", neighbours: {convention}" if convention else "")
+    held = f"sensitivity {sensitivity:g}"
+    if convention:
+        held += f"; data sets are neighbours where one person {_CONVENTIONS[convention]}"
     gaussian = isinstance(noise, Gaussian | DiscreteGaussian)
     if gaussian:
         rho = noise.rho(sensitivity=sensitivity)
@@ -369,22 +377,15 @@ def _privacy(release: Any) -> Iterator[str]:
         except UnsupportedError:
             return
     yield f"Privacy loss of this release: {loss} ({held})."
-    if isinstance(release, HistogramRelease) and convention:
-        yield _other_convention(noise, convention, gaussian)
-
-
-def _other_convention(noise: Any, convention: str, gaussian: bool) -> str:
-    norm, factor = ("L2", np.sqrt(2.0)) if gaussian else ("L1", 2.0)
-    if convention == "replace-one":
-        other, means, how = "add-remove", "is replaced by another", 1.0 / factor
-    else:
-        other, means, how = "replace-one", "is added or removed", factor
-    name = "scale" if not gaussian else _parameter(noise).removesuffix(f" {spread(noise.scale)}")
-    return (
-        f"Between neighbours one person {means} ({convention}). For {other} neighbours the "
-        f"{norm} sensitivity is usually {amount(how)} times as large: the same privacy loss "
-        f"would then mean {name} {spread(np.asarray(noise.scale) * how)}."
-    )
+    # A stated epsilon belongs to the stated neighbours; one found from the scale needs saying.
+    if isinstance(release, HistogramRelease) and convention and epsilon is None and not gaussian:
+        other = "add-remove" if convention == "replace-one" else "replace-one"
+        factor = 0.5 if convention == "replace-one" else 2.0
+        yield (
+            f"Where one person {_CONVENTIONS[other]}, counts usually change {amount(factor)} times "
+            f"as much in all: the same noise then has epsilon "
+            f"{spread(noise.epsilon(sensitivity=sensitivity * factor))}."
+        )
 
 
 # -- how to read it --------------------------------------------------------------------

@@ -7,6 +7,15 @@ from dpbayes.plots.cell_plot import cells
 from dpbayes.plots.check_plot import predictive
 from dpbayes.plots.compare_plot import convergence, cost
 from dpbayes.plots.curves import cdf, density
-from dpbayes.plots.functional_plot import functional
+from dpbayes.plots.functional_plot import functional, functional_label
 
-__all__ = ["cdf", "cells", "convergence", "cost", "density", "functional", "predictive"]
+__all__ = [
+    "cdf",
+    "cells",
+    "convergence",
+    "cost",
+    "density",
+    "functional",
+    "functional_label",
+    "predictive",
+]

@@ -13,7 +13,9 @@ from dpbayes.plots.style import COLOURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["functional"]
+    from dpbayes.posterior.posterior import Posterior
+
+__all__ = ["functional", "functional_label"]
 
 FIGURE_SIZE = (6.4, 3.2)
 _MOST_BINS = 40
@@ -45,7 +47,8 @@ def functional(
     naive, reference : float, optional
         Naive estimate, and a value to compare with (the truth, a target).
     label : str, optional
-        Label of the axis; the name of the draws by default.
+        Label of the axis; the name of the draws by default (`Posterior.plot_functional`
+        adds what the release says of it, such as the unit).
     title : str, optional
         Title.
 
@@ -84,11 +87,44 @@ def functional(
             text = f"{name} {_number(value, digits)}"
             ax.axvline(value, color=COLOURS[kind], lw=1.5, ls=dash, label=text)
     ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(style.thousands)
     ax.locator_params(axis="x", nbins=6)
-    name = label or str(getattr(draws, "name", None) or "Value")
-    return style.finish(ax, xlabel=name, title=title, grid="x")
+    name = label or str(getattr(draws, "name", None) or "Value").capitalize()
+    return style.finish(ax, xlabel=name, ylabel="Probability density", title=title, grid="x")
+
+
+def functional_label(posterior: Posterior, draws: Any) -> str | None:
+    """Name draws that a posterior made, with their unit; None for other draws.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Whose draws they may be.
+    draws : DataArray
+        Draws of a functional. Arithmetic keeps names, so values are compared as well.
+    """
+    name = getattr(draws, "name", None)
+    if name == "total" and np.array_equal(draws, posterior.total):
+        return f"Total, {style.count_label(posterior).lower()}"
+    estimand = getattr(draws, "attrs", {}).get("estimand")
+    if estimand not in ("P", "table") or posterior._support is None:
+        return None
+    source = posterior.P if estimand == "P" else posterior.table
+    of = "P" if estimand == "P" else "the realised data"
+    unit = style.axis_unit(posterior)
+    if name == "mean":
+        again, words = source.mean(), f"Mean of {of}{unit}"
+    elif name == "variance":
+        again, words = source.variance(), f"Variance of {of}"
+    elif name == "quantile" and draws["quantile"].ndim == 0:
+        level = float(draws["quantile"])
+        again, words = source.quantile(level), f"{100 * level:g}% quantile of {of}{unit}"
+    elif name == "cdf" and draws["x"].ndim == 0:
+        at = float(draws["x"])
+        again, words = source.cdf(at), f"Share of {of} at or below {at:g}{unit}"
+    else:
+        return None
+    return words if np.array_equal(draws, again, equal_nan=True) else None
 
 
 def _finite(draws: Any, name: str) -> np.ndarray:

@@ -132,11 +132,16 @@ def _nice_steps() -> Iterator[int]:
 
 def value_label(posterior: Posterior) -> str:
     """Label of the axis on which records live."""
+    return f"Value{axis_unit(posterior)}"
+
+
+def axis_unit(posterior: Posterior) -> str:
+    """Return the unit of the axis on which records live, in brackets after a space."""
     from dpbayes.releases import RecordRelease
 
     records = isinstance(posterior.release, RecordRelease)
     unit = posterior.release.attrs.get("unit" if records else "axis_unit")
-    return f"Value ({unit})" if unit else "Value"
+    return f" ({unit})" if unit else ""
 
 
 def count_label(posterior: Posterior) -> str:

@@ -240,7 +240,10 @@ class Posterior:
 
     def plot_functional(self, draws: xr.DataArray, **options: Any) -> Any:
         """Plot the posterior of a functional (see `dpbayes.plots.functional`)."""
-        return importlib.import_module("dpbayes.plots").functional(draws, **options)
+        plots = importlib.import_module("dpbayes.plots")
+        if "label" not in options:
+            options["label"] = plots.functional_label(self, draws)
+        return plots.functional(draws, **options)
 
     def plot_predictive(self, rng: Any = None, **options: Any) -> Any:
         """Plot the predictive check of the release (see `dpbayes.plots.predictive`)."""

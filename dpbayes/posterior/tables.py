@@ -126,7 +126,8 @@ def _counts(posterior: Posterior) -> Iterator[Quantity]:
         n = posterior.release.total
     if isinstance(posterior.release, HistogramRelease | CellTable):
         naive = naive_counts(posterior.release).reshape(-1)
-        naive_total = float(np.nansum(naive))
+        # Withheld values count as nothing, unless nothing else is there.
+        naive_total = np.nan if np.isnan(naive).all() else float(np.nansum(naive))
     else:
         naive, naive_total = posterior.naive_weights * n, float(n)
     for j, label in enumerate(cell_names(posterior)):

@@ -52,7 +52,7 @@ class Verdict:
         return self.converged and not self.prior_dominated
 
     def __str__(self) -> str:
-        lines = list(self.problems) if self.problems else [self._sampling()]
+        lines = list(self.problems) if self.problems else [self.sampling()]
         if self.prior_dominated:
             shown = ", ".join(self.prior_dominated[:8])
             more = len(self.prior_dominated) - 8
@@ -64,7 +64,8 @@ class Verdict:
             lines.append("No quantity is dominated by the prior.")
         return "\n".join([*lines, *self.notes])
 
-    def _sampling(self) -> str:
+    def sampling(self) -> str:
+        """Say how the draws were made, where there is no problem with them."""
         if self.diagnostics.get("engine") == "exact":
             return "The draws are exact and independent."
         d = self.diagnostics

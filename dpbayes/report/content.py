@@ -19,6 +19,7 @@ from dpbayes.posterior.tables import QUANTILES, cell_names
 from dpbayes.posterior.verdict import Verdict
 from dpbayes.releases import HistogramRelease
 from dpbayes.report.numbers import MISSING, decimals, number, percent, span
+from dpbayes.report.status import Status, calculation, check_finds
 
 if TYPE_CHECKING:
     from dpbayes.posterior.posterior import Posterior
@@ -46,15 +47,6 @@ class KeyFigure:
     interval: str
     naive: str
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Status:
-    """Verdict as a reader sees it first: ``ok``, ``caution`` or ``stop``, and why."""
-
-    code: str
-    label: str
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -196,16 +188,31 @@ class Content:
     @cached_property
     def status(self) -> Status:
         """Verdict, predictive check and doubts about the description, in one."""
-        names = self.verdict.prior_dominated[:8]
-        words = ", ".join(map(self._in_words, names))
-        text = str(self.verdict).replace(", ".join(names), words) if names else str(self.verdict)
-        lines = [line for line in text.split("\n") if line]
-        lines += self._objections
+        lines = [
+            calculation(self.verdict),
+            self._prior_in_words,
+            *self.verdict.notes,
+            *self._objections,
+        ]
+        details = self.verdict.problems or (self.verdict.sampling(),)
         if not self.verdict.converged:
-            return Status("stop", "Do not use", tuple(lines))
+            return Status("stop", "Do not use", tuple(lines), details)
         if self.verdict.prior_dominated or self._objections or self.description.doubts:
-            return Status("caution", "Use with caution", tuple(lines))
-        return Status("ok", "OK", tuple(lines))
+            return Status("caution", "Use with caution", tuple(lines), details)
+        return Status("ok", "OK", tuple(lines), details)
+
+    @property
+    def _prior_in_words(self) -> str:
+        """Name the quantities that the release says little about."""
+        found = self.verdict.prior_dominated
+        if not found:
+            return "No quantity rests mainly on the prior (what was assumed before the release)."
+        words = ", ".join(map(self._in_words, found[:8]))
+        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+        return (
+            f"The release says little about {words}{more}: their intervals mostly repeat the prior "
+            "(what was assumed before the release)."
+        )
 
     def _in_words(self, name: str) -> str:
         """Name of a quantity of the summary, for readers without Python."""
@@ -224,6 +231,16 @@ class Content:
         bare = label.replace(",", "").replace(" ", "").isdigit()
         dims = ", ".join(map(str, self.posterior.probability.dims[2:]))
         return f"{dims} {label}" if bare else label
+
+    @property
+    def withheld(self) -> bool:
+        """Whether some released counts were withheld."""
+        return self.histogram and bool(np.isnan(self.release.values.values).any())
+
+    @property
+    def check_finds(self) -> str:
+        """What the predictive check can find and what it cannot."""
+        return check_finds(not self.histogram or self.release.total is not None)
 
     @cached_property
     def _objections(self) -> list[str]:

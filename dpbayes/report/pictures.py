@@ -151,6 +151,11 @@ def _check(content: Content) -> tuple[str, str, str, Callable[[Any], Any], Any]:
         else "Released records beside sets of records that the fitted model would release."
     )
     size = _cell_size(content) if content.histogram else (WIDTH, 3.3)
+    if content.histogram and content.release.total is None:
+        caption += (
+            " The total is unknown and fitted as well: the check finds single values that the "
+            "noise does not explain, not a wrong level of all counts."
+        )
     return (
         "Does the model explain the release?",
         f"{caption} Overall {verdict}.",

@@ -26,13 +26,14 @@ def test_buyers_by_month():
         "Integer Laplace (two-sided geometric) noise of scale 30 was added to each count.",
         "Standard deviation of the noise: 42.4 buyers; in 95 % of cases it is at most 90 buyers",
         "Noise in the sum of all 18 counts: standard deviation 180 buyers.",
-        "Privacy loss of this release: epsilon 0.1 (sensitivity 3, neighbours: add-remove).",
-        "For replace-one neighbours the L1 sensitivity is usually 2 times as large: the same "
-        "privacy loss would then mean scale 60.",
+        "Privacy loss of this release: epsilon 0.1 (sensitivity 3; data sets are neighbours where "
+        "one person is added or removed (add-remove)).",
         "one person counts in up to 3 cells",
     ):
         assert words in text
     assert description.doubts == ()
+    # The file states epsilon for its neighbours: nothing follows for others.
+    assert "replaced by another" not in text
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.toml")), ids=lambda p: p.stem)
@@ -40,11 +41,28 @@ def test_committed_releases_raise_no_doubt(path):
     assert describe(read_release(path)).doubts == ()
 
 
-def test_public_total_and_the_other_convention():
+@pytest.mark.parametrize(
+    ("neighbours", "words"),
+    [
+        ("add-remove", "is replaced by another (replace-one), counts usually change 2 times as"),
+        ("replace-one", "is added or removed (add-remove), counts usually change 0.5 times as"),
+    ],
+)
+def test_epsilon_for_other_neighbours_where_it_is_not_stated(neighbours, words):
+    release = dpb.HistogramRelease(
+        [812, 455],
+        mechanism=dpb.DiscreteLaplace(scale=20),
+        attrs={"sensitivity": 2, "neighbours": neighbours},
+    )
+    text = flat(describe(release))
+    assert "Privacy loss of this release: epsilon 0.1" in text
+    assert words in text
+    assert f"has epsilon {0.2 if neighbours == 'add-remove' else 0.05}." in text
+
+
+def test_public_total():
     text = flat(describe(read_release(DATA / "customers_by_spend.toml")))
     assert "The number of records is public: 23,570." in text
-    assert "For add-remove neighbours the L1 sensitivity is usually 0.5 times" in text
-    assert "would then mean scale 10." in text
     assert "No value reached a clamp" in text
 
 
@@ -107,7 +125,7 @@ def test_gaussian_privacy_loss():
     attrs = {"epsilon": 1.0, "sensitivity": 1.0, "neighbours": "add-remove"}
     text = flat(describe(dpb.HistogramRelease([9.3, -2], mechanism=law, attrs=attrs)))
     assert "epsilon 1 with delta 1e-06, or rho" in text
-    assert "the L2 sensitivity is usually 1.41 times" in text
+    assert "replace-one" not in text
 
 
 def test_no_noise_and_custom_noise():

@@ -46,3 +46,26 @@ def test_constant_and_undefined_draws(ax):
         plots.functional(np.array([np.nan]), ax=ax)
     with pytest.raises(ParameterError, match="draws must be numbers"):
         plots.functional(["a"], ax=ax)
+
+
+def test_axes_are_named(ax):
+    import xarray as xr
+
+    plots.functional(xr.DataArray(np.arange(50.0), dims="draw", name="spend"), ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Spend", "Probability density")
+
+
+def test_draws_of_a_posterior_are_named_with_their_unit(numeric, ax):
+    P, table = numeric.P, numeric.table
+    for draws, label in (
+        (P.mean(), "Mean of P"),
+        (table.mean(), "Mean of the realised data"),
+        (P.quantile(0.9), "90% quantile of P"),
+        (P.cdf(20), "Share of P at or below 20"),
+    ):
+        unit = plots.style.axis_unit(numeric)
+        assert plots.functional_label(numeric, draws) == label + unit
+    # A difference may keep the name and the attributes of its first part.
+    assert plots.functional_label(numeric, P.mean() - table.mean()) is None
+    assert plots.functional_label(numeric, np.arange(3.0)) is None
+    assert numeric.plot_functional(P.mean(), ax=ax).get_xlabel().startswith("Mean of P")

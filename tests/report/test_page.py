@@ -163,7 +163,12 @@ def test_verdict_is_visible(make_records, attrs, code, label):
     assert f'class="status {code}"' in html
     assert f'<span class="badge">{label}</span>' in html
     if attrs:
-        assert "R-hat is 1.7: run longer." in html
+        assert '<p class="details">R-hat is 1.7: run longer.</p>' in html
+        assert "<li>The calculation cannot be trusted yet: run it again with more draws" in html
+    else:
+        assert "<li>The calculation can be trusted.</li>" in html
+        assert '<p class="details">The sampler converged (R-hat at most' in html
+        assert "<li>No quantity rests mainly on the prior" in html
 
 
 def test_prior_dominated_rows_are_flagged():
@@ -174,6 +179,7 @@ def test_prior_dominated_rows_are_flagged():
     html = render(posterior)
     assert 'class="status caution"' in html
     assert html.count('<td><span class="chip">prior</span></td>') == 3
+    assert "The release says little about" in html
     assert "share of cell 0" in html
 
 
@@ -260,3 +266,27 @@ def test_report_and_plots_load_neither_pymc_nor_arviz():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_divergences_ask_for_smaller_steps(make_records):
+    problems = json.dumps(["3 divergent transitions"])
+    html = render(make_records(problems=problems, divergences=3))
+    assert "run it again with smaller steps (--target-accept 0.99)" in html
+
+
+def test_what_the_check_finds_depends_on_the_total(numeric, withheld):
+    known, unknown = Page(render(numeric)).text, Page(render(withheld)).text
+    assert "It finds wrong totals, bounds and shapes." in known
+    assert "It finds wrong totals" not in unknown
+    assert "It cannot find that counts are too large or too small altogether" in unknown
+    assert "The total is unknown and fitted as well" in unknown
+    assert "The total is unknown and fitted as well" not in known
+
+
+def test_withheld_values_and_the_naive_total(withheld):
+    assert "Withheld values count as nothing in naive sums" in Page(render(withheld)).text
+    mechanism = dpb.Mechanism(dpb.Gaussian(sd=10), steps=[dpb.Suppress(below=50)])
+    release = dpb.HistogramRelease([np.nan, np.nan], mechanism=mechanism)
+    posterior = dpb.fit(release, FLAT, draws=250, random_seed=1, progressbar=False)
+    assert np.isnan(posterior.summary().loc["total", "naive"])
+    assert "Naive: –" in Page(render(posterior)).text
