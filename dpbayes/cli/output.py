@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpbayes.io.doubts import doubts
-from dpbayes.io.words import amount
+from dpbayes.io.words import amount, plural
 from dpbayes.releases import HistogramRelease
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def _show_table(result: Result) -> None:
         hidden = result.posterior.release.size - MOST_CELLS
         if hidden > 0:
             console.print(f"{hidden} more cells: --format csv lists all")
+        _say_withheld(result, console)
     if "P.mean" in result.summary.index:
         _print_table(console, _functionals(result))
     console.print(
@@ -146,6 +148,14 @@ def _show_table(result: Result) -> None:
             f"ones will too). Each with its posterior mean and {_level(result)} interval."
         )
     )
+
+
+def _say_withheld(result: Result, console: Console) -> None:
+    """Say what the released total leaves out."""
+    withheld = int(np.isnan(result.posterior.release.values.values).sum())
+    if 0 < withheld < result.posterior.release.size and "total" in result.summary.index:
+        cells = plural(withheld, "suppressed cell")
+        console.print(Text(f"The released total leaves out {cells}."))
 
 
 def _print_table(console: Console, table: Table) -> None:

@@ -118,6 +118,15 @@ def test_fit_shows_text_of_the_file_as_it_is(run):
     assert "Visits [bold]by[/bold] shop" in result.stdout
     assert "North [1]" in result.stdout
     assert "suppressed" in result.stdout
+    assert "The released total leaves out 1 suppressed cell." in result.stdout
+
+
+def test_total_of_suppressed_cells_alone_is_not_zero(run, tmp_path):
+    (tmp_path / "visits.csv").write_text("shop,visits\nNorth,\nSouth,\n")
+    result = run("fit", "visits.toml", "--seed", 1, "--draws", 50)
+    total = next(line for line in result.stdout.splitlines() if line.startswith(" total"))
+    assert total.split()[1] == "suppressed"
+    assert "leaves out" not in result.stdout
 
 
 def test_fit_repeats_itself_by_the_command_that_it_names(run):
