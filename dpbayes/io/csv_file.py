@@ -52,12 +52,10 @@ def read_columns(
             if any("\0" in name for name in names):  # UTF-16 without a byte order mark
                 raise _encoding(path, field, "it seems to be UTF-16")
             wanted = choose([name.strip() for name in names])
-            columns: list[list[str]] = [[] for _ in wanted]
-            lines = []
+            lines, rows = [], []
             for line, row in _rows(reader, path, field, len(names), keep_blank):
                 lines.append(line)
-                for column, position in zip(columns, wanted, strict=True):
-                    column.append(row[position])
+                rows.append([row[position] for position in wanted])
     except UnicodeDecodeError as error:
         raise _encoding(path, field, _seems(path, error)) from None
     except csv.Error as error:
@@ -68,7 +66,7 @@ def read_columns(
         raise ReleaseFileError(f"{where} is not CSV: {why}", field) from None
     except OSError as error:
         raise ReleaseFileError(f"cannot read {str(path)!r}: {error.strerror}", field) from None
-    return columns, lines
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in wanted], lines
 
 
 def _rows(
@@ -77,6 +75,9 @@ def _rows(
     """Rows with their lines; the line of a row with line breaks inside is its last one."""
     waiting: list[int] = []
     for row in reader:
+        if not waiting and len(row) == width and row[0].strip():
+            yield reader.line_num, row  # nearly every row: said first, for speed
+            continue
         # An entry that is quoted and empty is an entry: only such rows of one column say "".
         if not row or (row != [""] and not any(entry.strip() for entry in row)):
             waiting.append(reader.line_num)
