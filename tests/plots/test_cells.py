@@ -27,7 +27,7 @@ def test_rows_show_means_intervals_and_released_values(labelled, ax):
     assert shown[4:] == pytest.approx([480.5, 77.25])
     # Withheld values are drawn as bounds, at the threshold.
     assert points(ax, "<")[:, 0] == pytest.approx([50, 50])
-    assert ax.get_xlabel() == "Count (visits)"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Count (visits)", "page")
     labels = [t.get_text() for t in ax.get_yticklabels()]
     assert labels[0] == "home"
     assert len(labels[1]) <= 34
