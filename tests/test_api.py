@@ -117,6 +117,7 @@ def test_names_of_a_posterior_are_public():
         "VALUE": "value", "EDGE": "edge", "SCALE": "walk_scale",
         "PROBABILITY": "probability", "COUNT": "count", "TOTAL": "total",
         "ATOM_PROBABILITY": "atom_probability", "ATOM_COUNT": "atom_count",
+        "SAMPLE": "sample", "SAMPLE_COUNT": "sample_count",
         "RATE": "rate", "CONCENTRATION": "concentration", "SPIKE": "spike",
         "RELEASED": "released", "EDGES": "edges", "LOWER": "lower", "UPPER": "upper",
         "FORMAT": "dpbayes-posterior", "FORMAT_VERSION": 1,
