@@ -6,19 +6,24 @@ nutpie checks nothing about its draws: `convergence` does, and every fit carries
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-import arviz as az
 import numpy as np
 import xarray as xr
+from scipy import special
 
+from dpbayes.kernels.diagnostics import diagnose
 from dpbayes.schema import CHAIN, DRAW, POSTERIOR, SAMPLE_STATS
 
-__all__ = ["Convergence", "convergence"]
+__all__ = ["Convergence", "convergence", "diagnostics"]
 
 MAX_RHAT = 1.01
 MIN_ESS_PER_CHAIN = 100
+#: Quantiles of the tail effective sample size.
+TAILS = (0.05, 0.95)
+#: Entries worked on at a time, and threads.
+_BATCH, _THREADS = 1 << 21, 2
 _MORE = "draw more, after a longer warm-up (draws= and tune=, --draws and --tune)"
 
 
@@ -65,7 +70,9 @@ class Convergence:
         return min(self.min_ess_bulk, self.min_ess_tail)
 
 
-def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) -> Convergence:
+def convergence(
+    tree: xr.DataTree, *, var_names: Sequence[str] | None = None, divergences: int = 0
+) -> Convergence:
     """Judge the draws of a sampler.
 
     Parameters
@@ -74,6 +81,8 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
         With groups posterior and, for divergences, sample_stats.
     var_names : sequence of str, optional
         Variables to judge; all by default.
+    divergences : int
+        Divergent transitions that the tree does not tell of.
 
     Returns
     -------
@@ -85,12 +94,13 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
     if var_names is not None:
         posterior = posterior[list(var_names)]
     chains = posterior.sizes[CHAIN]
-    max_rhat, worst_rhat = _extreme(posterior, az.rhat, largest=True)
-    bulk, worst_bulk = _extreme(posterior, lambda x: az.ess(x, method="bulk"), largest=False)
-    tail, worst_tail = _extreme(posterior, lambda x: az.ess(x, method="tail"), largest=False)
-    divergences = 0
+    found = [_judge(str(name), array) for name, array in posterior.items()]
+    size = chains * posterior.sizes[DRAW]
+    max_rhat, worst_rhat = max((f[0] for f in found if f[0]), default=(1.0, "no quantity"))
+    bulk, worst_bulk = min((f[1] for f in found if f[1]), default=(float(size), "no quantity"))
+    tail, worst_tail = min((f[2] for f in found if f[2]), default=(float(size), "no quantity"))
     if SAMPLE_STATS in tree.children and "diverging" in tree[SAMPLE_STATS]:
-        divergences = int(tree[SAMPLE_STATS]["diverging"].sum())
+        divergences += int(tree[SAMPLE_STATS]["diverging"].sum())
     needed = MIN_ESS_PER_CHAIN * chains
     problems = []
     if chains < 2:
@@ -119,32 +129,64 @@ def convergence(tree: xr.DataTree, *, var_names: Sequence[str] | None = None) ->
     )
 
 
-def _extreme(posterior: xr.Dataset, statistic: Any, *, largest: bool) -> tuple[float, str]:
-    """Worst value of a statistic over all variables and cells, and where it is.
+def diagnostics(draws: np.ndarray) -> np.ndarray:
+    """R-hat, bulk and tail effective sample size of many quantities.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (chains, draws, quantities)
+        Draws.
+
+    Returns
+    -------
+    ndarray, shape (quantities, 3)
+        NaN for quantities that do not vary. R-hat is infinite and the sizes are 0 for
+        quantities that are not finite throughout, or with fewer than 4 draws per chain;
+        R-hat is infinite for a single chain.
+    """
+    chains, length, size = draws.shape
+    out = np.empty((size, 3))
+    ranks = np.arange(1.0, 2 * chains * (length // 2) + 0.5, 0.5)
+    scores = special.ndtri((ranks - 0.375) / (ranks[-1] + 0.25)) if length > 1 else ranks
+
+    def work(part: np.ndarray) -> None:
+        some = np.ascontiguousarray(np.moveaxis(draws[..., part], -1, 0), dtype=float)
+        good = np.isfinite(some).all(axis=(1, 2)) & (length >= 4)
+        found = np.full((part.size, 3), [np.inf, 0.0, 0.0])
+        inner = np.empty((int(good.sum()), 3))
+        diagnose(some[good], scores, TAILS, inner)
+        found[good] = inner
+        out[part] = found
+
+    parts = np.array_split(np.arange(size), max(_THREADS * 4, draws.size // _BATCH))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(work, [p for p in parts if p.size]))
+    if chains < 2:
+        out[np.isfinite(out[:, 0]), 0] = np.inf
+    return out
+
+
+def _judge(name: str, array: xr.DataArray) -> list[tuple[float, str] | None]:
+    """Worst R-hat, bulk and tail size of a variable's entries, and where they are.
 
     Entries that do not vary (a probability that is one by construction) are left out.
     """
-    worst, name = (-np.inf, "") if largest else (np.inf, "")
-    for variable, array in posterior.items():
-        moving = (array.max((CHAIN, DRAW)) > array.min((CHAIN, DRAW))).values
-        if not moving.any():
-            continue
-        # Constant entries are 0/0 to the statistics: they are replaced, then left out.
-        # Seven values, so that the folded draws (distances from the median) vary as well.
-        pattern = xr.DataArray(np.arange(array.sizes[DRAW]) % 7.0, dims=DRAW)
-        filler = xr.zeros_like(array, dtype=float) + pattern
-        values = statistic(array.where(moving, filler).to_dataset(name="x"))["x"]
-        flat = np.where(moving.ravel(), values.values.ravel(), -np.inf if largest else np.inf)
-        flat = np.where(np.isnan(flat), np.inf if largest else -np.inf, flat)
-        at = int(np.argmax(flat) if largest else np.argmin(flat))
-        if flat[at] > worst if largest else flat[at] < worst:
-            where = np.unravel_index(at, values.shape)
-            labels = [
-                str(values[d].values[i]) if d in values.coords else str(i)
-                for d, i in zip(values.dims, where, strict=True)
-            ]
-            worst, name = (
-                float(flat[at]),
-                f"{variable}[{', '.join(labels)}]" if labels else str(variable),
-            )
-    return worst, name
+    cells = array.dims[2:]
+    values = array.transpose(CHAIN, DRAW, ...).values
+    found = diagnostics(values.reshape(*values.shape[:2], -1))
+    moving = ~np.isnan(found).all(axis=1)
+    if not moving.any():
+        return [None, None, None]
+    worst: list[tuple[float, str] | None] = []
+    for column, sign in zip(found.T, (-1.0, 1.0, 1.0), strict=True):
+        ranked = np.where(np.isnan(column), -np.inf, sign * column)
+        ranked[~moving] = np.inf
+        at = int(np.argmin(ranked))
+        where = np.unravel_index(at, values.shape[2:])
+        labels = [
+            str(array[d].values[i]) if d in array.coords else str(i)
+            for d, i in zip(cells, where, strict=True)
+        ]
+        value = float(sign * ranked[at])
+        worst.append((value, f"{name}[{', '.join(labels)}]" if labels else name))
+    return worst
