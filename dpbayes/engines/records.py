@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy import linalg
 
 from dpbayes.engines.convergence import Convergence, convergence
 from dpbayes.engines.density import sample_density
 from dpbayes.errors import ConvergenceWarning
 from dpbayes.kernels import smooth as kernel
-from dpbayes.models import smooth
 from dpbayes.models.record_plan import (
     RecordPlan,
     plan_records,
@@ -47,7 +45,7 @@ __all__ = ["RecordDraws", "fit_records"]
 _PRIOR_DRAWS = 1000
 #: Chains are lengthened and thinned, with smaller steps, until the diagnostics pass: where
 #: the noise is as wide as the range, the posterior is strongly curved.
-_ROUNDS = ((1, 0.9), (5, 0.97))
+_ROUNDS = ((1, 0.9), (4, 0.99))
 _ATOMS = {
     "none": "no atoms",
     "lower": "an atom at the lower bound",
@@ -124,22 +122,21 @@ def fit_records(
         If the draws cannot be trusted yet.
     """
     plan = plan_records(release, prior)
-    frame = _frame(plan)
     seed_table, seed_prior, *seeds = random_seed.spawn(2 + len(_ROUNDS))
     for (thin, least), seed in zip(_ROUNDS, seeds, strict=True):
         x, stats = _sample(
-            plan, frame, draws, thin, tune, chains, seed, max(target_accept, least), progressbar
+            plan, draws, thin, tune, chains, seed, max(target_accept, least), progressbar
         )
-        elements, log_tau = _weights(plan, frame, x)
+        elements, tau = _weights(plan, x)
         named = split_elements(plan, elements)
-        verdict = _judge(named, np.exp(log_tau), stats)
+        verdict = _judge(named, tau, stats)
         if verdict.converged:
             break
     posterior = {
         **named,
         **table_draws(plan, elements, np.random.default_rng(seed_table)),
         TOTAL: np.full(elements.shape[:2], release.size),
-        SCALE: np.exp(log_tau),
+        SCALE: tau,
     }
     before = prior_draws(plan, _PRIOR_DRAWS, np.random.default_rng(seed_prior))
     if not verdict.converged:
@@ -165,7 +162,6 @@ def _form(plan: RecordPlan) -> str:
 
 def _sample(
     plan: RecordPlan,
-    frame: tuple,
     draws: int,
     thin: int,
     tune: int,
@@ -176,51 +172,20 @@ def _sample(
 ) -> tuple[np.ndarray, xr.Dataset]:
     """Sample the whitened coordinates; return every thin-th draw, and statistics of all."""
     table, counts = plan.likelihood.seen
-    arguments = (
-        frame, np.ascontiguousarray(plan.law.root), table, counts,
-        (smooth.LOG_TAU_MEAN, smooth.LOG_TAU_SD), (smooth.ATOM_MEAN, smooth.ATOM_SD),
-    )  # fmt: skip
+    frame = plan.whitening.frame
     return sample_density(
-        lambda x: kernel.log_posterior(x, *arguments),
-        1 + plan.law.rank + plan.law.atoms,
+        lambda x: kernel.log_posterior(x, frame, table, counts),
+        plan.whitening.size,
         draws=draws, thin=thin, tune=tune, chains=chains, seed=seed,
         target_accept=target_accept, progressbar=progressbar,
     )  # fmt: skip
 
 
-def _frame(plan: RecordPlan) -> tuple:
-    """Whitening of the posterior around its mode (see `kernels.smooth.coordinates`)."""
-    law, fit, model = plan.law, plan.fit, plan.likelihood
-    tau = float(np.exp(fit.mean))
-    mode = smooth.find_mode(model, tau, fit.mode.point)
-    z, a = tau * mode.point[: law.rank], mode.point[law.rank :]
-    transform = linalg.block_diag(law.root, smooth.ATOM_SD * np.eye(law.atoms))
-    both = transform @ np.r_[z, a]
-    eta = smooth.ATOM_MEAN + both[law.cells :]
-    _, _, expected = model.derivatives(both[: law.cells], eta)
-    information = transform.T @ expected @ transform
-    r = law.rank
-    of_a = information[r:, r:] + np.eye(law.atoms)
-    regression = -np.linalg.solve(of_a, information[r:, :r])
-    factor = np.linalg.cholesky(np.linalg.inv(of_a)) if law.atoms else np.empty((0, 0))
-    of_z = information[:r, :r] + information[:r, r:] @ regression
-    values, axes = np.linalg.eigh(0.5 * (of_z + of_z.T))
-    values = np.maximum(values, 0.0)
-    pull = (axes.T @ z) * (values + tau**-2)
-    parts = (fit.mean, max(fit.sd, 0.05), axes, values, pull, z, a, regression, factor)
-    return tuple(np.ascontiguousarray(p) if isinstance(p, np.ndarray) else p for p in parts)
-
-
-def _weights(plan: RecordPlan, frame: tuple, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of all basis elements, and log τ, of every draw."""
-    law = plan.law
-    flat = x.reshape(-1, x.shape[-1])
-    z, a = np.empty((len(flat), law.rank)), np.empty((len(flat), law.atoms))
-    log_tau = np.empty(len(flat))
-    for i, point in enumerate(flat):
-        log_tau[i], _, z[i], a[i] = kernel.coordinates(point, frame)
-    weights = law.weights(z @ law.root.T, smooth.ATOM_MEAN + smooth.ATOM_SD * a)
-    return weights.reshape(*x.shape[:2], -1), log_tau.reshape(x.shape[:2])
+def _weights(plan: RecordPlan, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of all basis elements, and τ, of every draw."""
+    flat = np.ascontiguousarray(x.reshape(-1, x.shape[-1]))
+    weights, tau = kernel.weights_of(flat, plan.whitening.frame)
+    return weights.reshape(x.shape), tau.reshape(x.shape[:2])
 
 
 def _judge(named: Mapping[str, np.ndarray], scale: np.ndarray, stats: xr.Dataset) -> Convergence:

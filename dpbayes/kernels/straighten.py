@@ -1,14 +1,19 @@
-"""Coordinates of the directions of a log density that released functionals determine.
+"""Coordinates of the directions of log weights that released functionals determine.
 
-Given the rest of the log weights θ, directions β (θ + V β) are tied by r functionals F of the
-cell probabilities to their released values y:
+Given all else, directions β are tied by functionals F of the weights w(β) to released values
+y. With the residuals ρ(β) = (y - F w(β), β), J = ∂(F w)/∂β, c the minimum of |ρ|², and
+C C' = 1 + J(c)' J(c), the coordinates are
 
-    minimise |y - rest F softmax(θ + V β)|² + |β|² / τ²,  by damped Gauss-Newton from β0,
+    ζ = C⁻¹ (β - J(c)' (y - F w(β))),
 
-and with Q = C C' the Gauss-Newton matrix there, β = minimum + C'^-1 ξ. The kernels return β,
-log det C and C, and the derivatives by hand-written reverse mode, so that the sampler
-compiles none of this. Derivatives are those of the steps taken, hence exact
-whether or not they have converged.
+the residuals projected on their tangent at the minimum: ζ is standard normal where |ρ|²/2 is
+quadratic, and follows the surfaces F w = y where it is not. All derivatives are exact, by the
+implicit function theorem.
+
+References
+----------
+Bardsley, J. M., Solonen, A., Haario, H. & Laine, M. (2014), Randomize-then-optimize, SIAM
+Journal on Scientific Computing 36, section 2 (the projection, there used for proposals).
 """
 
 from __future__ import annotations
@@ -20,418 +25,381 @@ import llvmlite.binding
 import numpy as np
 from numba import carray, cfunc, njit, types
 
-__all__ = ["GAUSS_NEWTON_STEPS", "straighten", "straighten_pullback"]
+from dpbayes.kernels.mixture_weights import COMPILED, bend, linearise, pull_linearise
+from dpbayes.kernels.small_algebra import (
+    OPTIONS,
+    cholesky,
+    gram,
+    inverse,
+    pull_cholesky,
+    solve_lower,
+    solve_upper,
+    times,
+    transposed_times,
+)
 
-# Where one cell takes all mass the functionals hardly move and an undamped step overshoots:
-# with these, under 1 in 1000 of the points that samplers visit are left unsolved.
-GAUSS_NEWTON_STEPS = 5
-LONGEST_STEP = 3.0  # in log weights
-SHORTEST_STEP = 1e-4  # in posterior standard deviations
-# No exception may leave a kernel: a sampler's callback would swallow it. NaN is refused later.
-_OPTIONS: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
+__all__ = ["straighten", "straighten_inverse", "straighten_pullback"]
 
-
-# Plain loops: array expressions would take numba ten times as long to compile.
-
-
-@njit(**_OPTIONS)
-def _times(matrix, vector):
-    """Matrix times vector."""
-    out = np.zeros(matrix.shape[0])
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            out[i] += matrix[i, j] * vector[j]
-    return out
+STEPS = 200
+# Squared length, in posterior standard deviations, of a step after which Newton stops: what
+# is left is of the order of its square.
+ENOUGH = 1e-8
+SHORTEST = 1e-6  # share of a step
 
 
-@njit(**_OPTIONS)
-def _transposed_times(matrix, vector):
-    """Transposed matrix times vector."""
-    out = np.zeros(matrix.shape[1])
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            out[j] += matrix[i, j] * vector[i]
-    return out
+@njit(**OPTIONS)
+def _hessian(wide, narrow, rest, tau, cells, tight, functionals, work, out):
+    """Cholesky factor of the second derivatives of |ρ|²/2, of 1 + J' J if they have none."""
+    slope = narrow[1:]
+    gram(slope, slope, work)
+    bend(wide, narrow, rest, tau, cells, tight, functionals, out)
+    for i in range(out.shape[0]):
+        for j in range(out.shape[0]):
+            out[i, j] = work[i, j] - out[i, j]
+    if not cholesky(out, out):
+        cholesky(work, out)
 
 
-@njit(**_OPTIONS)
-def _cholesky(matrix):
-    """Lower factor, NaN where the matrix has none."""
-    size = matrix.shape[0]
-    factor = np.zeros((size, size))
-    for i in range(size):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= factor[i, k] * factor[j, k]
-            if i == j:
-                factor[i, i] = math.sqrt(total) if total > 0.0 else math.nan
-            else:
-                factor[i, j] = total / factor[j, j]
-    return factor
-
-
-@njit(**_OPTIONS)
-def _solve_lower(factor, right):
-    """Solve C x = right."""
-    x = right.copy()
-    for i in range(x.size):
-        for j in range(i):
-            x[i] -= factor[i, j] * x[j]
-        x[i] /= factor[i, i]
-    return x
-
-
-@njit(**_OPTIONS)
-def _solve_upper(factor, right):
-    """Solve C' x = right."""
-    x = right.copy()
-    for i in range(x.size - 1, -1, -1):
-        for j in range(i + 1, x.size):
-            x[i] -= factor[j, i] * x[j]
-        x[i] /= factor[i, i]
-    return x
-
-
-@njit(**_OPTIONS)
-def _softmax(theta, tight, beta):
-    """Shares of the cells."""
-    share = _times(tight, beta)
-    top = -math.inf
-    for k in range(share.size):
-        share[k] += theta[k]
-        top = max(top, share[k])
-    total = 0.0
-    for k in range(share.size):
-        share[k] = math.exp(share[k] - top)
-        total += share[k]
-    for k in range(share.size):
-        share[k] /= total
-    return share
-
-
-@njit(**_OPTIONS)
-def _linearise(theta, target, rest, inverse, tight, functionals, beta):
-    """Shares, values and slopes of the functionals, residual, Cholesky factor of Q."""
-    share = _softmax(theta, tight, beta)
-    value, moved = _times(functionals, share), _transposed_times(tight, share)
+@njit(**OPTIONS)
+def _minimise(base, tau, target, cells, tight, functionals, beta, wide, narrow):
+    """Move β to the minimum c of |ρ|² by Newton's method with backtracking."""
     size = beta.size
-    slope, matrix, residual = np.zeros((size, size)), np.zeros((size, size)), np.empty(size)
-    for i in range(size):
-        residual[i] = target[i] - rest * value[i]
-        matrix[i, i] = inverse
-        for k in range(share.size):
-            for j in range(size):
-                slope[i, j] += functionals[i, k] * share[k] * tight[k, j]
-        for j in range(size):
-            slope[i, j] = rest * (slope[i, j] - value[i] * moved[j])
-    for i in range(size):
-        for j in range(size):
-            for k in range(size):
-                matrix[i, j] += slope[k, i] * slope[k, j]
-    return share, value, slope, residual, _cholesky(matrix)
-
-
-@njit(**_OPTIONS)
-def _path(theta, target, rest, inverse, tight, functionals, start):
-    """Take damped Gauss-Newton steps; the start and each of them is a row."""
-    path = np.empty((GAUSS_NEWTON_STEPS + 1, start.size))
-    path[0] = start
-    for i in range(GAUSS_NEWTON_STEPS):
-        _, _, slope, residual, factor = _linearise(
-            theta, target, rest, inverse, tight, functionals, path[i]
-        )
-        inner = _transposed_times(slope, residual + _times(slope, path[i]))
-        step = _solve_upper(factor, _solve_lower(factor, inner)) - path[i]
-        path[i + 1] = path[i] + _damping(step) * step
-        # Convergence is quadratic: what is left after a short step is beyond rounding.
-        if np.max(np.abs(_transposed_times(factor, step))) < SHORTEST_STEP:
-            return path[: i + 2]
-    return path
-
-
-@njit(**_OPTIONS)
-def _damping(step):
-    """Share of a step that is taken: all of a short one, at most LONGEST_STEP of a long one."""
-    squares = 0.0
-    for value in step:
-        squares += value * value
-    return 1.0 / math.sqrt(1.0 + squares / LONGEST_STEP**2)
-
-
-@njit(**_OPTIONS)
-def _forward(xi, theta, target, rest, inverse, tight, functionals, start):
-    """Directions, log determinant and factor."""
-    beta = _path(theta, target, rest, inverse, tight, functionals, start)[-1]
-    _, _, _, _, factor = _linearise(theta, target, rest, inverse, tight, functionals, beta)
-    log_det = 0.0
-    for i in range(beta.size):
-        log_det += math.log(factor[i, i])
-    return beta + _solve_upper(factor, xi), log_det, factor
-
-
-@njit(**_OPTIONS)
-def _pull_linearise(share, value, slope, rest, tight, functionals, d_slope, d_residual):
-    """Pull derivatives back to log weights and mass of the cells."""
-    moved = _transposed_times(tight, share)
-    d_rest, size = 0.0, value.size
-    d_value, d_moved = np.empty(size), np.zeros(size)
-    for i in range(size):
-        d_rest -= d_residual[i] * value[i]
-        d_value[i] = -rest * d_residual[i]
-        for j in range(size):
-            d_rest += d_slope[i, j] * slope[i, j] / rest
-            d_value[i] -= rest * d_slope[i, j] * moved[j]
-            d_moved[j] -= rest * d_slope[i, j] * value[i]
-    d_share = _transposed_times(functionals, d_value) + _times(tight, d_moved)
-    mean = 0.0
-    for k in range(share.size):
+    vectors, matrices = np.empty((3, size)), np.empty((2, size, size))
+    trial, downhill, step = vectors[0], vectors[1], vectors[2]
+    rest = linearise(base, tau, target, cells, tight, functionals, beta, wide, narrow)
+    for _ in range(STEPS):
+        transposed_times(narrow[1:], narrow[0], downhill)
+        height = 0.0
         for i in range(size):
-            for j in range(size):
-                d_share[k] += rest * functionals[i, k] * d_slope[i, j] * tight[k, j]
-        mean += share[k] * d_share[k]
-    for k in range(share.size):
-        d_share[k] = share[k] * (d_share[k] - mean)
-    return d_share, d_rest
+            height += narrow[0, i] * narrow[0, i] + beta[i] * beta[i]
+            downhill[i] -= beta[i]
+            step[i] = downhill[i]
+        factor = matrices[1]
+        _hessian(wide, narrow, rest, tau, cells, tight, functionals, matrices[0], factor)
+        solve_lower(factor, step)
+        solve_upper(factor, step)
+        gain, length = 0.0, 1.0
+        for i in range(size):
+            gain += downhill[i] * step[i]
+        while True:
+            for i in range(size):
+                trial[i] = beta[i] + length * step[i]
+            rest = linearise(base, tau, target, cells, tight, functionals, trial, wide, narrow)
+            lower = 0.0
+            for i in range(size):
+                lower += narrow[0, i] * narrow[0, i] + trial[i] * trial[i]
+            if lower <= height - 0.2 * length * gain or gain < ENOUGH or length < SHORTEST:
+                break
+            length *= 0.5
+        for i in range(size):
+            beta[i] = trial[i]
+        if gain < ENOUGH:
+            break
+    return rest
 
 
-@njit(**_OPTIONS)
-def _pull_cholesky(factor, d_factor):
-    """Pull the derivative of a Cholesky factor back to its (symmetric) matrix."""
-    size = factor.shape[0]
-    half, full = np.zeros((size, size)), np.empty((size, size))
-    for j in range(size):
-        for i in range(j, size):
-            for k in range(i, size):
-                half[j, i] += factor[k, i] * d_factor[k, j]
-        half[j, j] *= 0.5
-        half[j] = _solve_upper(factor, half[j])
-    for i in range(size):
-        full[i] = _solve_upper(factor, half[:, i])
-    for i in range(size):
-        for j in range(i):
-            full[i, j] = full[j, i] = 0.5 * (full[i, j] + full[j, i])
-    return full
+@njit(**OPTIONS)
+def _gap(zeta, fixed, factor, residual, beta, out):
+    """Coordinates of β less ζ; their sum of squares."""
+    transposed_times(fixed, residual, out)
+    for i in range(beta.size):
+        out[i] = beta[i] - out[i]
+    solve_lower(factor, out)
+    total = 0.0
+    for i in range(beta.size):
+        out[i] -= zeta[i]
+        total += out[i] * out[i]
+    return total
 
 
-@njit(**_OPTIONS)
-def _twice_product(slope, matrix):
-    """2 slope matrix."""
-    out = np.zeros_like(slope)
-    for i in range(slope.shape[0]):
-        for j in range(slope.shape[1]):
-            for k in range(slope.shape[1]):
-                out[i, j] += 2.0 * slope[i, k] * matrix[k, j]
-    return out
+@njit(**OPTIONS)
+def _locate(zeta, fixed, factor, base, tau, target, cells, tight, functionals, beta, wide, narrow):
+    """Move β from the minimum to coordinates ζ by damped Newton; return the error left.
+
+    Short steps of Newton's method follow the line from 0 to ζ, along which β is defined.
+    """
+    size = beta.size
+    vectors, matrix = np.empty((4, size)), np.empty((size, size))
+    trial, gap, step, full = vectors[0], vectors[1], vectors[2], vectors[3]
+    linearise(base, tau, target, cells, tight, functionals, beta, wide, narrow)
+    error = _gap(zeta, fixed, factor, narrow[0], beta, gap)
+    for _ in range(STEPS):
+        gram(fixed, narrow[1:], matrix)
+        inverse(matrix, step)
+        for i in range(size):
+            full[i] = 0.0
+            for j in range(i + 1):
+                full[i] += factor[i, j] * gap[j]
+        times(matrix, full, step)
+        before, length = error, 1.0
+        while True:
+            for i in range(size):
+                trial[i] = beta[i] - length * step[i]
+            linearise(base, tau, target, cells, tight, functionals, trial, wide, narrow)
+            error = _gap(zeta, fixed, factor, narrow[0], trial, gap)
+            if error < (1.0 - 0.5 * length) * before or before < ENOUGH or length < SHORTEST:
+                break
+            length *= 0.5
+        for i in range(size):
+            beta[i] = trial[i]
+        if before < ENOUGH:
+            break
+    return error
 
 
-@njit(**_OPTIONS)
-def _pull_step(old, d_new, theta, target, rest, inverse, tight, functionals):
-    """Pull a derivative back through one step, which solves Q aim = slope' v and is damped."""
-    share, value, slope, residual, factor = _linearise(
-        theta, target, rest, inverse, tight, functionals, old
-    )
-    v = residual + _times(slope, old)
-    aim = _solve_upper(factor, _solve_lower(factor, _transposed_times(slope, v)))
-    step = aim - old
-    damping, along = _damping(step), 0.0
-    for i in range(old.size):
-        along += step[i] * d_new[i]
-    d_step = damping * d_new - (damping**3 * along / LONGEST_STEP**2) * step
-    d_right = _solve_upper(factor, _solve_lower(factor, d_step))
-    d_v = _times(slope, d_right)
-    size, d_inverse = old.size, 0.0
-    d_matrix = np.empty((size, size))
-    for i in range(size):
-        for j in range(size):
-            d_matrix[i, j] = -0.5 * (d_right[i] * aim[j] + aim[i] * d_right[j])
-        d_inverse += d_matrix[i, i]
-    d_slope = _twice_product(slope, d_matrix)
-    for i in range(size):
-        for j in range(size):
-            d_slope[i, j] += v[i] * d_right[j] + d_v[i] * old[j]
-    d_theta, d_rest = _pull_linearise(share, value, slope, rest, tight, functionals, d_slope, d_v)
-    d_old = d_new - d_step + _transposed_times(slope, d_v) + _transposed_times(tight, d_theta)
-    return d_old, d_theta, d_v, d_rest, d_inverse
-
-
-@njit(**_OPTIONS)
-def _backward(xi, theta, target, rest, inverse, tight, functionals, start, d_beta, d_log_det):
-    """Differentiate β·d_beta + log_det·d_log_det."""
-    path = _path(theta, target, rest, inverse, tight, functionals, start)
-    share, value, slope, _, factor = _linearise(
-        theta, target, rest, inverse, tight, functionals, path[-1]
-    )
-    offset, d_xi = _solve_upper(factor, xi), _solve_lower(factor, d_beta)
-    size, d_inverse = xi.size, 0.0
-    d_factor = np.zeros((size, size))
-    for i in range(size):
-        for j in range(i + 1):
-            d_factor[i, j] = -offset[i] * d_xi[j]
-        d_factor[i, i] += d_log_det / factor[i, i]
-    d_matrix = _pull_cholesky(factor, d_factor)
-    for i in range(size):
-        d_inverse += d_matrix[i, i]
-    d_target = np.zeros(size)
-    d_theta, d_rest = _pull_linearise(
-        share, value, slope, rest, tight, functionals, _twice_product(slope, d_matrix), d_target
-    )
-    d_point = d_beta + _transposed_times(tight, d_theta)
-    for i in range(path.shape[0] - 2, -1, -1):
-        d_point, more, d_v, more_rest, more_inverse = _pull_step(
-            path[i], d_point, theta, target, rest, inverse, tight, functionals
-        )
-        d_theta += more
-        d_target += d_v
-        d_rest += more_rest
-        d_inverse += more_inverse
-    return d_xi, d_theta, d_target, d_rest, d_inverse
-
-
-# numba optimises all that a function calls anew wherever it is used, which for these kernels
-# takes longer than all else that a model compiles. So they are compiled once, on their own,
-# and called by the names of their symbols.
-_POINTER = types.CPointer(types.float64)
-_SIGNATURE = types.void(_POINTER, _POINTER, types.int64, types.int64)
-_FORWARD_SYMBOL, _BACKWARD_SYMBOL = "dpbayes_straighten", "dpbayes_straighten_pullback"
-
-
-@njit(**_OPTIONS)
-def _unpack(packed, size, directions):
-    """Arguments of the kernels from one array."""
-    k, r = size, directions
-    at = 2 * r + k + 2
-    return (
-        packed[:r],
-        packed[r : r + k],
-        packed[r + k : 2 * r + k],
-        packed[2 * r + k],
-        packed[2 * r + k + 1],
-        packed[at : at + k * r].reshape((k, r)),
-        packed[at + k * r : at + 2 * k * r].reshape((r, k)),
-        packed[at + 2 * k * r : at + 2 * k * r + r],
-    )
-
-
-@njit(**_OPTIONS)
-def _pack(out, xi, theta, target, rest, inverse, tight, functionals, start):
-    """Put the arguments into one array."""
-    k, r = tight.shape
-    at = 2 * r + k + 2
-    out[:r] = xi
-    out[r : r + k] = theta
-    out[r + k : 2 * r + k] = target
-    out[2 * r + k] = rest
-    out[2 * r + k + 1] = inverse
-    for i in range(k):
-        out[at + i * r : at + (i + 1) * r] = tight[i]
+@njit(**OPTIONS)
+def _straighten(zeta, base, tau, target, cells, tight, functionals, centre, beta):
+    r, size = tight.shape
+    wide, narrow, matrices = np.empty((2 + r, size)), np.empty((1 + r, r)), np.empty((3, r, r))
+    fixed, work, factor = matrices[0], matrices[1], matrices[2]
+    _minimise(base, tau, target, cells, tight, functionals, centre, wide, narrow)
     for i in range(r):
-        out[at + k * r + i * k : at + k * r + (i + 1) * k] = functionals[i]
-    out[at + 2 * k * r : at + 2 * k * r + r] = start
-    return at + 2 * k * r + r
+        beta[i] = centre[i]
+        for j in range(r):
+            fixed[i, j] = narrow[1 + i, j]
+    gram(fixed, fixed, work)
+    cholesky(work, factor)
+    error = _locate(
+        zeta, fixed, factor, base, tau, target, cells, tight, functionals, beta, wide, narrow
+    )
+    gram(fixed, narrow[1:], work)
+    determinant = inverse(work, narrow[0])
+    # Where the determinant is not positive the surfaces fold back on themselves.
+    if not (error < ENOUGH and determinant > 0.0):
+        return -math.inf
+    log_det = -math.log(determinant)
+    for i in range(r):
+        log_det += math.log(factor[i, i])
+    return log_det
 
 
-@cfunc(_SIGNATURE, cache=True, error_model="numpy")
-def _forward_symbol(pointer, result, size, directions):
-    r = directions
-    packed = carray(pointer, (3 * r + size + 2 + 2 * size * r,))
-    out = carray(result, (r + 1 + r * r,))
-    beta, log_det, factor = _forward(*_unpack(packed, size, r))
-    out[:r] = beta
-    out[r] = log_det
-    out[r + 1 :] = factor.reshape(r * r)
+@njit(**OPTIONS)
+def _pullback(
+    beta, centre, zeta, base, tau, target, cells, tight, functionals, d_beta, d_zeta, d_base
+):
+    r, size = tight.shape
+    wide, narrow, more = np.empty((2 + r, size)), np.empty((1 + r, r)), np.empty(size)
+    matrices, vectors = np.empty((6, r, r)), np.empty((2, r))
+    fixed, factor, inverted = matrices[0], matrices[1], matrices[2]
+    d_slope, d_fixed, d_factor = matrices[3], matrices[4], matrices[5]
+    moved, d_value = vectors[0], vectors[1]
+    linearise(base, tau, target, cells, tight, functionals, centre, wide, narrow)
+    for i in range(r):
+        for j in range(r):
+            fixed[i, j] = narrow[1 + i, j]
+    gram(fixed, fixed, inverted)
+    cholesky(inverted, factor)
+    rest = linearise(base, tau, target, cells, tight, functionals, beta, wide, narrow)
+    slope, residual = narrow[1:], narrow[0]
+    gram(fixed, slope, inverted)
+    inverse(inverted, moved)
+    # Through the slopes at β and at the centre in the determinant.
+    for k in range(r):
+        d_value[k] = 0.0
+        for i in range(r):
+            d_fixed[k, i], d_slope[k, i] = 0.0, 0.0
+            for j in range(r):
+                d_fixed[k, i] -= slope[k, j] * inverted[j, i]
+                d_slope[k, i] -= fixed[k, j] * inverted[i, j]
+    d_tau = pull_linearise(wide, rest, tau, cells, tight, functionals, d_slope, d_value, d_base)
+    # β solves β - J(c)' residual - C ζ = 0.
+    times(tight, d_base, d_value)
+    for i in range(r):
+        d_value[i] += d_beta[i]
+    transposed_times(inverted, d_value, moved)
+    times(fixed, moved, d_value)
+    for i in range(r):
+        d_value[i] = -d_value[i]
+        d_zeta[i] = 0.0
+        for j in range(r):
+            d_slope[i, j] = 0.0
+            d_fixed[i, j] += residual[i] * moved[j]
+            d_factor[i, j] = moved[i] * zeta[j] if j <= i else 0.0
+            d_zeta[i] += factor[j, i] * moved[j] if j >= i else 0.0
+        d_factor[i, i] += 1.0 / factor[i, i]
+    d_tau += pull_linearise(wide, rest, tau, cells, tight, functionals, d_slope, d_value, more)
+    for k in range(size):
+        d_base[k] += more[k]
+    pull_cholesky(factor, d_factor, inverted)
+    return d_tau + _pull_centre(
+        centre,
+        base,
+        tau,
+        target,
+        cells,
+        tight,
+        functionals,
+        d_fixed,
+        d_factor,
+        wide,
+        narrow,
+        d_base,
+    )
 
 
-@cfunc(_SIGNATURE, cache=True, error_model="numpy")
-def _backward_symbol(pointer, result, size, directions):
-    r = directions
-    end = 3 * r + size + 2 + 2 * size * r
-    packed = carray(pointer, (end + r + 1,))
-    out = carray(result, (2 * r + size + 2,))
-    xi, theta, target, rest, inverse, tight, functionals, start = _unpack(packed, size, r)
-    d_xi, d_theta, d_target, d_rest, d_inverse = _backward(
-        xi, theta, target, rest, inverse, tight, functionals, start,
-        packed[end : end + r], packed[end + r],
+@njit(**OPTIONS)
+def _pull_centre(
+    centre, base, tau, target, cells, tight, functionals, d_fixed, d_gram, wide, narrow, d_base
+):
+    """Pull derivatives with respect to J(c) and 1 + J(c)' J(c) to the base and τ."""
+    r, size = tight.shape
+    matrices, vectors, rooms = np.empty((2, r, r)), np.empty((2, r)), np.empty((2, size))
+    moved, d_value = vectors[0], vectors[1]
+    rest = linearise(base, tau, target, cells, tight, functionals, centre, wide, narrow)
+    for i in range(r):
+        d_value[i] = 0.0
+        for j in range(r):
+            for k in range(r):
+                d_fixed[i, j] += 2.0 * narrow[1 + i, k] * d_gram[k, j]
+    d_tau = pull_linearise(wide, rest, tau, cells, tight, functionals, d_fixed, d_value, rooms[0])
+    # The minimum solves c - J' residual = 0.
+    hessian = matrices[0]
+    _hessian(wide, narrow, rest, tau, cells, tight, functionals, matrices[1], hessian)
+    times(tight, rooms[0], moved)
+    solve_lower(hessian, moved)
+    solve_upper(hessian, moved)
+    times(narrow[1:], moved, d_value)
+    for i in range(r):
+        d_value[i] = -d_value[i]
+        for j in range(r):
+            d_fixed[i, j] = narrow[0, i] * moved[j]
+    d_tau += pull_linearise(wide, rest, tau, cells, tight, functionals, d_fixed, d_value, rooms[1])
+    for k in range(size):
+        d_base[k] += rooms[0, k] + rooms[1, k]
+    return d_tau
+
+
+# Compiled once and called by the names of their symbols (see `mixture_weights`).
+_ARRAY = types.CPointer(types.float64)
+_SHAPE = (types.float64, types.int64, types.int64, types.int64)
+_FORWARD: Any = types.float64(*(_ARRAY,) * 5, *_SHAPE, _ARRAY, _ARRAY)
+_BACKWARD: Any = types.float64(*(_ARRAY,) * 8, *_SHAPE, _ARRAY, _ARRAY)
+
+
+@cfunc(_FORWARD, **COMPILED)
+def _straighten_at(
+    zeta, base, target, tight, functionals, tau, cells, size, r, centre, beta
+):  # fmt: skip
+    return _straighten(
+        carray(zeta, (r,)), carray(base, (size,)), tau, carray(target, (r,)), cells,
+        carray(tight, (r, size)), carray(functionals, (r, size)), carray(centre, (r,)),
+        carray(beta, (r,)),
     )  # fmt: skip
-    out[:r] = d_xi
-    out[r : r + size] = d_theta
-    out[r + size : 2 * r + size] = d_target
-    out[2 * r + size] = d_rest
-    out[2 * r + size + 1] = d_inverse
 
 
-llvmlite.binding.add_symbol(_FORWARD_SYMBOL, _forward_symbol.address)
-llvmlite.binding.add_symbol(_BACKWARD_SYMBOL, _backward_symbol.address)
-_forward_compiled: Any = types.ExternalFunction(_FORWARD_SYMBOL, _SIGNATURE)
-_backward_compiled: Any = types.ExternalFunction(_BACKWARD_SYMBOL, _SIGNATURE)
+@cfunc(_BACKWARD, **COMPILED)
+def _pullback_at(
+    beta, centre, zeta, base, target, tight, functionals, d_beta, tau, cells, size, r,
+    d_zeta, d_base,
+):  # fmt: skip
+    return _pullback(
+        carray(beta, (r,)), carray(centre, (r,)), carray(zeta, (r,)), carray(base, (size,)), tau,
+        carray(target, (r,)), cells, carray(tight, (r, size)), carray(functionals, (r, size)),
+        carray(d_beta, (r,)), carray(d_zeta, (r,)), carray(d_base, (size,)),
+    )  # fmt: skip
 
 
-@njit(**_OPTIONS)
-def straighten(xi, theta, target, rest, inverse, tight, functionals, start):
-    """Directions β, log det C and C.
+llvmlite.binding.add_symbol("dpbayes_straighten", _straighten_at.address)
+llvmlite.binding.add_symbol("dpbayes_straighten_pullback", _pullback_at.address)
+_straighten_symbol: Any = types.ExternalFunction("dpbayes_straighten", _FORWARD)
+_pullback_symbol: Any = types.ExternalFunction("dpbayes_straighten_pullback", _BACKWARD)
+
+
+@njit(**OPTIONS)
+def straighten(zeta, base, tau, target, cells, tight, functionals, centre, beta):
+    """Find the directions at given coordinates.
 
     Parameters
     ----------
-    xi : ndarray, shape (r,)
-        Standardised coordinates.
-    theta : ndarray, shape (K,)
-        Log weights without these directions.
+    zeta : ndarray, shape (r,)
+        Coordinates ζ.
+    base : ndarray, shape (K + m,)
+        θ / τ of the cells, then η of the atoms, without these directions.
+    tau : float
+        Scale τ of the cells' log weights.
     target : ndarray, shape (r,)
         Released values y of the functionals.
-    rest : float
-        Mass of all cells (1 without atoms).
-    inverse : float
-        1 / τ².
-    tight : ndarray, shape (K, r)
-        Directions V.
-    functionals : ndarray, shape (r, K)
+    cells : int
+        K.
+    tight : ndarray, shape (r, K + m)
+        Directions T.
+    functionals : ndarray, shape (r, K + m)
         Functionals F.
-    start : ndarray, shape (r,)
-        Where Gauss-Newton starts, β0.
+    centre : ndarray, shape (r,)
+        Where the search for the minimum starts; becomes the minimum.
+    beta : ndarray, shape (r,)
+        Becomes the directions β.
 
     Returns
     -------
-    beta : ndarray, shape (r,)
-    log_det : float
-    factor : ndarray, shape (r, r)
+    float
+        log det ∂β/∂ζ; -inf where there is no β at ζ.
     """
-    k, r = tight.shape
-    packed, out = np.empty(3 * r + k + 2 + 2 * k * r), np.empty(r + 1 + r * r)
-    _pack(packed, xi, theta, target, rest, inverse, tight, functionals, start)
-    _forward_compiled(packed.ctypes, out.ctypes, k, r)
-    return out[:r].copy(), out[r], out[r + 1 :].copy().reshape((r, r))
+    return _straighten_symbol(
+        zeta.ctypes, base.ctypes, target.ctypes, tight.ctypes, functionals.ctypes,
+        tau, cells, tight.shape[1], tight.shape[0], centre.ctypes, beta.ctypes,
+    )  # fmt: skip
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def straighten_pullback(
-    xi, theta, target, rest, inverse, tight, functionals, start, d_beta, d_log_det
+    beta, centre, zeta, base, tau, target, cells, tight, functionals, d_beta, d_zeta, d_base
 ):
-    """Differentiate β·d_beta + log_det·d_log_det.
+    """Gradient of β·d_beta + log det ∂β/∂ζ.
 
     Parameters
     ----------
-    xi, theta, target, rest, inverse, tight, functionals, start
+    beta, centre
+        As `straighten` left them.
+    zeta, base, tau, target, cells, tight, functionals
         As in `straighten`.
     d_beta : ndarray, shape (r,)
         Derivative with respect to β.
-    d_log_det : float
-        Derivative with respect to log det C.
+    d_zeta : ndarray, shape (r,)
+        Becomes the derivative with respect to ζ.
+    d_base : ndarray, shape (K + m,)
+        Becomes the derivative with respect to the base.
 
     Returns
     -------
-    d_xi, d_theta, d_target : ndarray
-    d_rest, d_inverse : float
+    float
+        Derivative with respect to τ.
     """
-    k, r = tight.shape
-    packed, out = np.empty(4 * r + k + 3 + 2 * k * r), np.empty(2 * r + k + 2)
-    end = _pack(packed, xi, theta, target, rest, inverse, tight, functionals, start)
-    packed[end : end + r] = d_beta
-    packed[end + r] = d_log_det
-    _backward_compiled(packed.ctypes, out.ctypes, k, r)
-    return (
-        out[:r].copy(),
-        out[r : r + k].copy(),
-        out[r + k : 2 * r + k].copy(),
-        out[2 * r + k],
-        out[2 * r + k + 1],
-    )
+    return _pullback_symbol(
+        beta.ctypes, centre.ctypes, zeta.ctypes, base.ctypes, target.ctypes, tight.ctypes,
+        functionals.ctypes, d_beta.ctypes, tau, cells, tight.shape[1], tight.shape[0],
+        d_zeta.ctypes, d_base.ctypes,
+    )  # fmt: skip
+
+
+@njit(**OPTIONS)
+def straighten_inverse(beta, base, tau, target, cells, tight, functionals, start):
+    """Coordinates of given directions.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (r,)
+        Directions β.
+    base, tau, target, cells, tight, functionals
+        As in `straighten`.
+    start : ndarray, shape (r,)
+        Where the search for the minimum starts.
+
+    Returns
+    -------
+    ndarray, shape (r,)
+        Coordinates ζ.
+    """
+    r, size = tight.shape
+    wide, narrow, matrices = np.empty((2 + r, size)), np.empty((1 + r, r)), np.empty((3, r, r))
+    fixed, work, factor = matrices[0], matrices[1], matrices[2]
+    centre, zeta, zero = start.copy(), np.empty(r), np.zeros(r)
+    _minimise(base, tau, target, cells, tight, functionals, centre, wide, narrow)
+    for i in range(r):
+        for j in range(r):
+            fixed[i, j] = narrow[1 + i, j]
+    gram(fixed, fixed, work)
+    cholesky(work, factor)
+    linearise(base, tau, target, cells, tight, functionals, beta, wide, narrow)
+    _gap(zero, fixed, factor, narrow[0], beta, zeta)
+    return zeta

@@ -11,7 +11,8 @@ from scipy import special
 
 from dpbayes.errors import ParameterError, UnsupportedError
 from dpbayes.kernels.allocation import allocate
-from dpbayes.models.smooth import Likelihood, ScaleFit, SmoothLaw, Whitening, fit_scale, whiten
+from dpbayes.models.smooth import Likelihood, ScaleFit, SmoothLaw, fit_scale
+from dpbayes.models.whitening import Whitening, whiten
 from dpbayes.priors import Smooth
 from dpbayes.releases import RecordRelease
 from dpbayes.releases.compression import CompressedRecords, compress, probability_table

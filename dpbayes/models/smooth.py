@@ -3,18 +3,17 @@
 P is a mixture of K cells (or K points) with weights softmax(θ) and of m atoms whose masses
 relative to the cells are exp(η):
 
-    θ = τ B u,  u ~ N(0, I);   η = mean + sd a,  a ~ N(0, I);   log τ ~ N(mean, sd²).
+    θ = τ B u,  u ~ N(0, I);   η = mean + sd a,  a ~ N(0, I);   τ ~ Gamma(shape, rate).
 
 θ is a random walk of order 1 or 2 on the log weights, scaled so that its average variance is
-τ² whatever K and the units (Sørbye & Rue 2014). Given P the counts of the released cells are
-multinomial with probabilities A w.
+τ² whatever K and the units (Sørbye & Rue 2014). τ is between 0.5 and 6 with 95 % probability;
+its upper tail is exponential, as weights that vary by e^±20 are no belief that anyone holds.
+Given P the counts of the released cells are multinomial with probabilities A w.
 
 References
 ----------
 Sørbye, S. H. & Rue, H. (2014), Scaling intrinsic Gaussian Markov random field priors in
 spatial modelling, Spatial Statistics 8.
-Papaspiliopoulos, O., Roberts, G. O. & Sköld, M. (2007), A general framework for the
-parametrization of hierarchical models, Statistical Science 22, section 4.
 Rue, H., Martino, S. & Chopin, N. (2009), Approximate Bayesian inference for latent Gaussian
 models, JRSS B 71, section 3 (Laplace approximation on a grid of the scale).
 """
@@ -29,18 +28,16 @@ from scipy import linalg, special
 
 from dpbayes.errors import DPBayesError, ParameterError
 
-__all__ = ["Likelihood", "Mode", "SmoothLaw", "Whitening", "find_mode", "fit_scale", "whiten"]
+__all__ = ["Likelihood", "Mode", "ScaleFit", "SmoothLaw", "find_mode", "fit_scale"]
 
-LOG_TAU_MEAN, LOG_TAU_SD = float(np.log(2.0)), 0.75
+TAU_SHAPE, TAU_RATE = 3.0, 1.2
 ATOM_MEAN, ATOM_SD = -2.5, 1.5
 SLOPE_SHARE = 0.5  # of the average variance of θ under order 2
 NEWTON_STEPS = 200
 NEWTON_TOLERANCE = 1e-9  # nats left to gain
 GRID_STEP = 0.5  # in log τ
 GRID_DROP = 9.0  # nats below the top at which the grid ends
-GRID_REACH = 5.0  # prior standard deviations of log τ
-INFORMED = 4.0  # information over prior precision from which a direction counts as informed
-MOST_INFORMED = 6
+GRID_REACH = 4.0  # on either side of the prior mean of τ
 
 
 @dataclass(frozen=True)
@@ -92,6 +89,25 @@ class SmoothLaw:
         slope *= np.sqrt(SLOPE_SHARE / np.mean(slope**2))
         return np.column_stack([slope, np.sqrt(1.0 - SLOPE_SHARE) * root])
 
+    @cached_property
+    def level(self) -> np.ndarray:
+        """Prior mean of (θ/τ, η)."""
+        return np.r_[np.zeros(self.cells), np.full(self.atoms, ATOM_MEAN)]
+
+    @cached_property
+    def transform(self) -> np.ndarray:
+        """Matrix that takes standard normal (u, a) to (θ/τ, η) less its prior mean."""
+        return linalg.block_diag(self.root, ATOM_SD * np.eye(self.atoms))
+
+    def scale(self, tau: float) -> np.ndarray:
+        """Factors that take (θ/τ, η) to (θ, η)."""
+        return np.r_[np.full(self.cells, tau), np.ones(self.atoms)]
+
+    def at(self, tau: float, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log weights θ and log odds η of a point (u, a)."""
+        both = self.scale(tau) * (self.level + self.transform @ point)
+        return both[: self.cells], both[self.cells :]
+
     def weights(self, theta: np.ndarray, eta: np.ndarray) -> np.ndarray:
         """Weights of cells and atoms, (..., K + m), from log weights and log relative masses."""
         smooth = special.log_softmax(theta, axis=-1)
@@ -99,10 +115,10 @@ class SmoothLaw:
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Prior draws of the weights, (draws, K + m), and of log τ."""
-        log_tau = rng.normal(LOG_TAU_MEAN, LOG_TAU_SD, draws)
-        theta = np.exp(log_tau)[:, None] * (rng.normal(size=(draws, self.rank)) @ self.root.T)
+        tau = rng.gamma(TAU_SHAPE, 1.0 / TAU_RATE, draws)
+        theta = tau[:, None] * (rng.normal(size=(draws, self.rank)) @ self.root.T)
         eta = rng.normal(ATOM_MEAN, ATOM_SD, (draws, self.atoms))
-        return self.weights(theta, eta), log_tau
+        return self.weights(theta, eta), np.log(tau)
 
 
 @dataclass(frozen=True)
@@ -202,18 +218,15 @@ def find_mode(model: Likelihood, tau: float, start: np.ndarray | None = None) ->
         If no mode is reached (numbers out of range).
     """
     law = model.law
-    transform = linalg.block_diag(tau * law.root, ATOM_SD * np.eye(law.atoms))
-    offset = np.r_[np.zeros(law.cells), np.full(law.atoms, ATOM_MEAN)]
+    transform = law.scale(tau)[:, None] * law.transform
     point = np.zeros(law.rank + law.atoms) if start is None else start.copy()
 
     def objective(v: np.ndarray) -> float:
-        both = offset + transform @ v
-        return model.value(both[: law.cells], both[law.cells :]) - 0.5 * float(v @ v)
+        return model.value(*law.at(tau, v)) - 0.5 * float(v @ v)
 
     value = objective(point)
     for _ in range(NEWTON_STEPS):
-        both = offset + transform @ point
-        gradient, observed, expected = model.derivatives(both[: law.cells], both[law.cells :])
+        gradient, observed, expected = model.derivatives(*law.at(tau, point))
         slope = transform.T @ gradient - point
         factor, newton = _factor(transform, observed, expected)
         step = linalg.cho_solve((factor, True), slope)
@@ -272,6 +285,12 @@ class ScaleFit:
     sd: float
 
 
+def log_prior_of_scale(log_tau: float) -> float:
+    """Log prior density of log τ."""
+    normaliser = TAU_SHAPE * np.log(TAU_RATE) - special.gammaln(TAU_SHAPE)
+    return float(normaliser + TAU_SHAPE * log_tau - TAU_RATE * np.exp(log_tau))
+
+
 def fit_scale(model: Likelihood) -> ScaleFit:
     """Integrate the scale out by a grid of Laplace approximations.
 
@@ -287,13 +306,12 @@ def fit_scale(model: Likelihood) -> ScaleFit:
     Notes
     -----
     The grid in log τ has steps of 0.5 and ends where the density has fallen by 9 nats or
-    at 5 prior standard deviations. Where the posterior is narrow the steps are halved.
+    at 4 from the prior mean. Where the posterior is narrow the steps are halved.
     """
     found: dict[float, Mode] = {}
 
     def height(t: float) -> float:
-        prior = -0.5 * ((t - LOG_TAU_MEAN) / LOG_TAU_SD) ** 2 - np.log(LOG_TAU_SD)
-        return prior - 0.5 * np.log(2 * np.pi) + found[t].log_evidence
+        return log_prior_of_scale(t) + found[t].log_evidence
 
     def visit(t: float) -> float:
         if t not in found:
@@ -301,11 +319,11 @@ def fit_scale(model: Likelihood) -> ScaleFit:
             found[t] = find_mode(model, np.exp(t), None if near is None else found[near].point)
         return height(t)
 
-    reach = GRID_REACH * LOG_TAU_SD
-    visit(LOG_TAU_MEAN)
+    middle = float(np.log(TAU_SHAPE / TAU_RATE))
+    visit(middle)
     for direction in (1.0, -1.0):
-        t = LOG_TAU_MEAN
-        while abs(t - LOG_TAU_MEAN) < reach:
+        t = middle
+        while abs(t - middle) < GRID_REACH:
             t += direction * GRID_STEP
             if visit(t) < max(map(height, found)) - GRID_DROP:
                 break
@@ -330,114 +348,3 @@ def _moments(found, height, step):
     mean = float(share @ t)
     sd = float(np.sqrt(share @ (t - mean) ** 2))
     return mean, sd, float(special.logsumexp(logs) + np.log(step))
-
-
-@dataclass(frozen=True)
-class Whitening:
-    """Coordinates in which the posterior is close to standard normal for every τ.
-
-    θ = loose α + tight β, where the prior of α and β is N(0, τ²) and the information of the
-    release about (α, β) is diagonal at the mode. Directions α are little informed:
-    α_i = s_i (ξ_i + α̂_i/ŝ_i) with s_i = (λ_i + 1/τ²)^(-1/2), a partial non-centring that makes
-    ξ_i the innovation where the release says nothing.
-
-    Directions β are well informed, but through functionals of P that are not linear in θ: a
-    given mean of P is a curved surface in θ. So β is centred, given everything before it, at
-    the minimum of |target - functionals w|² + |β|²/τ², and scaled by the curvature there
-    (Gauss-Newton), which straightens that surface.
-
-    Parameters
-    ----------
-    loose, tight : numpy.ndarray, shapes (K, K-1-r) and (K, r)
-        Map α and β to θ.
-    information, mode, spread : numpy.ndarray, shape (K-1-r,)
-        λ, α̂ and ŝ.
-    tight_mode : numpy.ndarray, shape (r,)
-        Mode of β.
-    functionals : numpy.ndarray, shape (r, K + m)
-        Functionals of the weights that the release determines, in units of their error.
-    target : numpy.ndarray, shape (r,)
-        Their released values.
-    center : numpy.ndarray, shape (m,)
-        Mode of η.
-    factor : numpy.ndarray, shape (m, m)
-        Lower triangle L, η = center + L ξ.
-    log_tau_mean, log_tau_sd : float
-        Approximate posterior of log τ.
-    """
-
-    loose: np.ndarray
-    tight: np.ndarray
-    information: np.ndarray
-    mode: np.ndarray
-    spread: np.ndarray
-    tight_mode: np.ndarray
-    functionals: np.ndarray
-    target: np.ndarray
-    center: np.ndarray
-    factor: np.ndarray
-    log_tau_mean: float
-    log_tau_sd: float
-
-
-def whiten(model: Likelihood, fit: ScaleFit) -> Whitening:
-    """Coordinates from the mode and the expected information there.
-
-    Parameters
-    ----------
-    model : Likelihood
-        Counts and table.
-    fit : ScaleFit
-        Where the posterior lies.
-
-    Returns
-    -------
-    Whitening
-    """
-    law, tau, point = model.law, fit.mode.tau, fit.mode.point
-    size, u = law.cells, point[: law.rank]
-    center = ATOM_MEAN + ATOM_SD * point[law.rank :]
-    theta = tau * law.root @ u
-    _, _, expected = model.derivatives(theta, center)
-    value, rotation = np.linalg.eigh(law.root.T @ expected[:size, :size] @ law.root)
-    information = np.maximum(value, 0.0)  # ascending
-    loadings = law.root @ rotation
-    mode = tau * rotation.T @ u
-    precision = information + tau**-2
-    cross = loadings.T @ expected[:size, size:]
-    schur = expected[size:, size:] + np.eye(law.atoms) / ATOM_SD**2
-    schur -= cross.T @ (cross / precision[:, None])
-    informed = min(int(np.sum(information * tau**2 > INFORMED)), MOST_INFORMED)
-    split = law.rank - informed
-    functionals, target = _functionals(model, theta, center, loadings[:, split:])
-    return Whitening(
-        loose=loadings[:, :split],
-        tight=np.ascontiguousarray(loadings[:, split:]),
-        information=information[:split],
-        mode=mode[:split],
-        spread=precision[:split] ** -0.5,
-        tight_mode=mode[split:],
-        functionals=functionals,
-        target=target,
-        center=center,
-        factor=np.linalg.cholesky(np.linalg.inv(schur)) if law.atoms else schur,
-        log_tau_mean=fit.mean,
-        log_tau_sd=fit.sd,
-    )
-
-
-def _functionals(
-    model: Likelihood, theta: np.ndarray, eta: np.ndarray, tight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Functionals of the weights that move with the well-informed directions at the mode.
-
-    In the weights the log likelihood is close to -|R w - c/√(n p)|²/2 with
-    R = diag(√(n/p)) A; the directions pick out orthogonal rows of it.
-    """
-    w = model.law.weights(theta, eta)
-    total, p = model.counts.sum(), model.table @ w
-    root = np.sqrt(total / p)[:, None] * model.table
-    share = special.softmax(theta)
-    moved = root[:, : share.size] @ (w[: share.size, None] * (tight - share @ tight))
-    moved /= np.linalg.norm(moved, axis=0)
-    return moved.T @ root, moved.T @ (model.counts / np.sqrt(total * p))

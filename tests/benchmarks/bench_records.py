@@ -13,7 +13,7 @@ from scipy import stats
 
 from dpbayes.distributions.mixture import NoisyMixture
 from dpbayes.models.records import ELEMENT, build, plan_records, table_draws
-from dpbayes.models.smooth import LOG_TAU_MEAN, LOG_TAU_SD
+from dpbayes.models.smooth import TAU_RATE, TAU_SHAPE
 from dpbayes.noise import Laplace
 from dpbayes.priors import Smooth
 from dpbayes.releases import RecordRelease
@@ -31,7 +31,7 @@ def release_of(n, seed=1):
 def plain(plan):
     """The same posterior in unit normal innovations of the prior."""
     with pm.Model() as model:
-        tau = pm.LogNormal("tau", LOG_TAU_MEAN, LOG_TAU_SD)
+        tau = pm.Gamma("tau", TAU_SHAPE, TAU_RATE)
         u = pm.Normal("u", shape=plan.law.rank)
         weights = pm.Deterministic(ELEMENT, pt.special.softmax(tau * pt.dot(plan.law.root, u)))
         NoisyMixture(

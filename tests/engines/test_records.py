@@ -5,8 +5,6 @@ import pytest
 
 import dpbayes as dpb
 from dpbayes.engines import records
-from dpbayes.kernels import smooth as kernel
-from dpbayes.models import smooth
 from dpbayes.models.record_plan import plan_records
 from dpbayes.priors import Smooth
 
@@ -19,74 +17,16 @@ def released(n=3000, scale=0.1, seed=0, clip=1.0):
     )
 
 
-@pytest.fixture(scope="module", params=["none", "both"])
-def setting(request):
+@pytest.mark.parametrize("atoms", ["none", "both"])
+def test_posterior_is_near_standard_normal_in_its_coordinates(atoms):
     _, release = released()
-    plan = plan_records(release, Smooth(order=1, atoms=request.param, cells=12))
-    frame = records._frame(plan)
-    table, counts = plan.likelihood.seen
-    arguments = (
-        frame, np.ascontiguousarray(plan.law.root), table, counts,
-        (smooth.LOG_TAU_MEAN, smooth.LOG_TAU_SD), (smooth.ATOM_MEAN, smooth.ATOM_SD),
-    )  # fmt: skip
-    return plan, arguments
-
-
-def points(plan, number=6, seed=1):
-    size = 1 + plan.law.rank + plan.law.atoms
-    return np.random.default_rng(seed).normal(size=(number, size))
-
-
-def test_gradient_is_the_derivative(setting):
-    plan, arguments = setting
-    for x in points(plan):
-        value, gradient = kernel.log_posterior(x, *arguments)
-        numeric = [
-            (
-                kernel.log_posterior(x + e, *arguments)[0]
-                - kernel.log_posterior(x - e, *arguments)[0]
-            )
-            / 2e-5
-            for e in 1e-5 * np.eye(x.size)
-        ]
-        assert np.allclose(gradient, numeric, rtol=1e-5, atol=1e-4)
-        assert np.isfinite(value)
-
-
-def test_density_is_prior_times_likelihood_times_jacobian(setting):
-    plan, arguments = setting
-
-    def definition(x):
-        log_tau, _, z, a = kernel.coordinates(x, arguments[0])
-        eta = smooth.ATOM_MEAN + smooth.ATOM_SD * a
-        value = plan.likelihood.value(plan.law.root @ z, eta)
-        value += -0.5 * ((log_tau - smooth.LOG_TAU_MEAN) / smooth.LOG_TAU_SD) ** 2
-        value += -z.size * log_tau - 0.5 * z @ z * np.exp(-2 * log_tau) - 0.5 * a @ a
-
-        # The Jacobian of x -> (log τ, z, a), by differences.
-        def image(y):
-            t, _, z, a = kernel.coordinates(y, arguments[0])
-            return np.r_[t, z, a]
-
-        jacobian = [(image(x + e) - image(x - e)) / 2e-5 for e in 1e-5 * np.eye(x.size)]
-        return value + np.linalg.slogdet(np.array(jacobian))[1]
-
-    first, *others = points(plan)
-    base = kernel.log_posterior(first, *arguments)[0] - definition(first)
-    for x in others:
-        assert kernel.log_posterior(x, *arguments)[0] - definition(x) == pytest.approx(
-            base, abs=1e-4
-        )
-
-
-def test_posterior_is_near_standard_normal_in_its_coordinates(setting):
-    plan, arguments = setting
-    drawn, _ = records._sample(
-        plan, arguments[0], 400, 1, 400, 2, np.random.SeedSequence(1), 0.9, False
-    )
+    plan = plan_records(release, Smooth(order=1, atoms=atoms, cells=12))
+    drawn, stats = records._sample(plan, 400, 1, 400, 2, np.random.SeedSequence(1), 0.9, False)
     flat = drawn.reshape(-1, drawn.shape[-1])
-    assert np.all(np.abs(flat.mean(axis=0)) < 1.0)
-    assert np.all((flat.std(axis=0) > 0.4) & (flat.std(axis=0) < 2.0))
+    assert np.all(np.abs(flat.mean(axis=0)) < 0.6)
+    assert np.all((flat.std(axis=0) > 0.6) & (flat.std(axis=0) < 1.6))
+    assert int(stats["diverging"].sum()) == 0
+    assert float(stats["n_steps"].mean()) < 20
 
 
 def test_truth_is_covered_and_the_fit_repeats():

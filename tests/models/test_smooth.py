@@ -10,13 +10,13 @@ from dpbayes.kernels.families import LAPLACE
 from dpbayes.models.smooth import (
     ATOM_MEAN,
     ATOM_SD,
-    LOG_TAU_MEAN,
-    LOG_TAU_SD,
+    TAU_RATE,
+    TAU_SHAPE,
     Likelihood,
     SmoothLaw,
     find_mode,
     fit_scale,
-    whiten,
+    log_prior_of_scale,
 )
 
 
@@ -114,27 +114,35 @@ def test_mode_is_stationary_and_does_not_depend_on_the_start():
 
 
 def test_evidence_against_quadrature():
-    """Three cells, no atom, 400 records: Laplace's error is about 0.1."""
-    model = _model(cells=3, atoms=0, n=400)
+    """Three cells, no atom, 4000 records: Laplace's error is about 0.1."""
+    model = _model(cells=3, atoms=0, n=4000)
     best = model.value(*_at(model, find_mode(model, 2.0), 2.0))
 
-    grid = np.linspace(-6, 6, 161)
+    grid = np.linspace(-4, 4, 281)
     u = np.stack(np.meshgrid(grid, grid), axis=-1)
     seen, counts = model.seen
-    t, weight = np.polynomial.legendre.leggauss(40)
-    reach, area = 4.5 * LOG_TAU_SD, 0.0
-    for node, share in zip(LOG_TAU_MEAN + reach * t, reach * weight, strict=True):
+    t, weight = np.polynomial.legendre.leggauss(24)
+    middle, reach, area = 0.6, 2.0, 0.0
+    for node, share in zip(middle + reach * t, reach * weight, strict=True):
         w = special.softmax(np.exp(node) * u @ model.law.root.T, axis=-1)
         height = np.log(w @ seen.T) @ counts - best - 0.5 * np.sum(u**2, axis=-1)
-        height -= 0.5 * ((node - LOG_TAU_MEAN) / LOG_TAU_SD) ** 2
+        height += stats.gamma(TAU_SHAPE, scale=1 / TAU_RATE).logpdf(np.exp(node)) + node
         area += share * np.exp(height).sum() * (grid[1] - grid[0]) ** 2
-    exact = best + np.log(area / (2 * np.pi) ** 1.5 / LOG_TAU_SD)
+    exact = best + np.log(area / (2 * np.pi))
     assert fit_scale(model).log_evidence == pytest.approx(exact, abs=0.15)
 
 
 def _at(model, mode, tau):
-    law = model.law
-    return tau * law.root @ mode.point[: law.rank], ATOM_MEAN + ATOM_SD * mode.point[law.rank :]
+    return model.law.at(tau, mode.point)
+
+
+def test_prior_of_the_scale_is_normalised():
+    t = np.linspace(-12, 5, 20_001)
+    heights = np.exp([log_prior_of_scale(x) for x in t])
+    assert np.trapezoid(heights, t) == pytest.approx(1.0, rel=1e-6)
+    _, drawn = SmoothLaw(6, 1).draw(4000, np.random.default_rng(1))
+    below = np.trapezoid(heights[t < 0.5], t[t < 0.5])
+    assert np.mean(drawn < 0.5) == pytest.approx(below, abs=0.03)
 
 
 def test_evidence_finds_the_order_and_the_atom():
@@ -159,29 +167,6 @@ def test_evidence_finds_the_order_and_the_atom():
     cells = weights[:22].copy()
     cells[0] += weights[22]
     assert 0.5 * np.abs(cells - truth).sum() < 0.013
-
-
-def test_whitening_standardises_the_posterior_near_the_mode():
-    """Second differences of the log posterior along the loose coordinates are -1."""
-    model = _model(cells=20, n=50_000)
-    fit = fit_scale(model)
-    white = whiten(model, fit)
-    tau = fit.mode.tau
-    theta = white.loose @ white.mode + white.tight @ white.tight_mode
-    np.testing.assert_allclose(theta, tau * model.law.root @ fit.mode.point[:19], atol=1e-9)
-    _, _, expected = model.derivatives(theta, white.center)
-    directions = np.c_[white.loose * white.spread, white.tight]
-    both = directions.T @ expected[:20, :20] @ directions
-    split = white.spread.size
-    loose = both[:split, :split] + np.diag(white.spread**2) / tau**2
-    np.testing.assert_allclose(loose, np.eye(split), atol=1e-6)
-    assert white.target.size >= 3
-    share = special.softmax(theta)
-    rest = 1.0 / (1.0 + np.exp(white.center).sum())
-    slope = (
-        rest * white.functionals[:, :20] @ (share[:, None] * (white.tight - share @ white.tight))
-    )
-    np.testing.assert_allclose(slope.T @ slope, both[split:, split:], rtol=1e-6, atol=1e-5)
 
 
 def test_bad_input_is_named():
