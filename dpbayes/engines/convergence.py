@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from dpbayes.kernels.diagnostics import diagnose
+from dpbayes.kernels import diagnostics as kernel
 from dpbayes.schema import CHAIN, DRAW, POSTERIOR, SAMPLE_STATS
 
 __all__ = ["Convergence", "convergence", "diagnostics"]
@@ -153,9 +153,8 @@ def diagnostics(draws: np.ndarray) -> np.ndarray:
         some = np.ascontiguousarray(np.moveaxis(draws[..., part], -1, 0), dtype=float)
         good = np.isfinite(some).all(axis=(1, 2)) & (length >= 4)
         found = np.full((part.size, 3), [np.inf, 0.0, 0.0])
-        inner = np.empty((int(good.sum()), 3))
-        diagnose(some[good], scores, TAILS, inner)
-        found[good] = inner
+        if good.any():
+            found[good] = _diagnose(some[good], scores)
         out[part] = found
 
     parts = np.array_split(np.arange(size), max(_THREADS * 4, draws.size // _BATCH))
@@ -164,6 +163,47 @@ def diagnostics(draws: np.ndarray) -> np.ndarray:
     if chains < 2:
         out[np.isfinite(out[:, 0]), 0] = np.inf
     return out
+
+
+def _diagnose(draws: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """R-hat, bulk and tail effective sample size of finite draws, (quantities, chains, draws)."""
+    split = _halves(draws)
+    flat = split.reshape(split.shape[0], -1)
+    order = np.argsort(flat, axis=1)
+    inner = flat.shape[1] // 2  # the size is even
+    middle = np.take_along_axis(flat, order[:, inner - 1 : inner + 1], axis=1).sum(axis=1)
+    folded = np.abs(2.0 * flat - middle[:, None])
+    bulk, tail = np.empty(len(flat)), np.empty(len(flat))
+    sizes = np.empty((3, len(flat)))
+    z = np.empty(split.shape)
+    kernel.normal_scores(flat, order, scores, z.reshape(flat.shape))
+    kernel.effective_sizes(z.copy(), sizes[0])
+    kernel.rhats(z, bulk)
+    kernel.normal_scores(folded, np.argsort(folded, axis=1), scores, z.reshape(flat.shape))
+    kernel.rhats(z, tail)
+    ordered = np.sort(draws.reshape(len(flat), -1), axis=1)
+    for size, prob in zip(sizes[1:], TAILS, strict=True):
+        below = draws <= _quantile(ordered, prob)[:, None, None]
+        kernel.effective_sizes(_halves(below.astype(float)), size)
+    found = np.stack([np.fmax(bulk, tail), sizes[0], sizes[1:].min(axis=0)], axis=1)
+    found[ordered[:, 0] == ordered[:, -1]] = np.nan
+    return found
+
+
+def _quantile(ordered: np.ndarray, prob: float) -> np.ndarray:
+    """Quantile of sorted rows, interpolated as NumPy does: ties with a draw fall alike."""
+    at = prob * (ordered.shape[1] - 1)
+    i = min(int(at), ordered.shape[1] - 2)
+    low, high, share = ordered[:, i], ordered[:, i + 1], at - i
+    if share >= 0.5:
+        return high - (high - low) * (1.0 - share)
+    return low + (high - low) * share
+
+
+def _halves(draws: np.ndarray) -> np.ndarray:
+    """Halves of the chains, first halves first."""
+    half = draws.shape[-1] // 2
+    return np.concatenate([draws[..., :half], draws[..., draws.shape[-1] - half :]], axis=1)
 
 
 def _judge(name: str, array: xr.DataArray) -> list[tuple[float, str] | None]:
