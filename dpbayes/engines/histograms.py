@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dpbayes.engines import exact, exchange
+from dpbayes.engines import exact, exchange, mixture
 from dpbayes.engines.drawn import Drawn, Settings
 from dpbayes.engines.progress import progress_bar
+from dpbayes.engines.scale_doubts import undecided
 from dpbayes.priors import Dirichlet, ScaleMixture
 from dpbayes.releases import HistogramRelease
 from dpbayes.schema import CHAIN, CONCENTRATION, COUNT, DRAW, PROBABILITY, RATE, SPIKE, TOTAL
@@ -66,16 +67,18 @@ def draw_mixture(
     settings: Settings,
 ) -> Drawn:
     """Weights of the scales by NUTS, counts exactly given them."""
-    # Loads ArviZ, which a fit under a Dirichlet prior does without.
-    from dpbayes.engines import mixture
-
     seeds, seed_prior = sequence.spawn(2)
     draws, chains, tune = settings.draws, settings.chains, settings.tune or _TUNE_MIXTURE
     with progress_bar("Drawing counts", release.size, settings.progressbar) as advance:
-        drawn = mixture.draw_posterior(release, prior, draws, chains, tune, seeds, advance)
+        drawn = mixture.draw_posterior(
+            release, prior, draws, chains, tune, seeds, advance, settings.target_accept
+        )
     posterior = _named(drawn, SPIKE)
     before = _before(release, prior, np.random.default_rng(seed_prior), mixture.draw_prior)
-    return Drawn(posterior, before, convergence=_judge(posterior))
+    return Drawn(
+        posterior, before, undecided(drawn, release, prior),
+        convergence=_judge(posterior, drawn.divergences),
+    )  # fmt: skip
 
 
 def draw_nuts(
@@ -117,7 +120,7 @@ def _before(
     return {name: array[None] for name, array in draw(release, prior, count, rng).items()}
 
 
-def _judge(posterior: Mapping[str, np.ndarray]) -> Any:
+def _judge(posterior: Mapping[str, np.ndarray], divergences: int = 0) -> Any:
     """Verdict on the true counts and their total."""
     import xarray as xr
 
@@ -127,4 +130,4 @@ def _judge(posterior: Mapping[str, np.ndarray]) -> Any:
     cells = [f"axis_{i}" for i in range(count.ndim - 2)]
     variables = {COUNT: ((CHAIN, DRAW, *cells), count), TOTAL: ((CHAIN, DRAW), total)}
     tree = xr.DataTree.from_dict({"posterior": xr.Dataset(variables)})
-    return convergence(tree, var_names=[COUNT, TOTAL])
+    return convergence(tree, var_names=[COUNT, TOTAL], divergences=divergences)

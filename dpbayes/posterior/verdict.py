@@ -80,10 +80,12 @@ def judge(posterior: Posterior) -> Verdict:
     attrs = posterior.attrs
     problems = tuple(json.loads(attrs.get("problems", "[]"))) + _few_draws(posterior)
     names, scores = [], {}
+    undecided = _undecided(posterior)
     for quantity in tables.quantities(posterior):
         score = tables.learned(quantity)
         scores[quantity.name] = score
-        if np.isfinite(score) and score < 1.0 - PRIOR_DOMINATED and not _moved(quantity):
+        little = np.isfinite(score) and score < 1.0 - PRIOR_DOMINATED and not _moved(quantity)
+        if little or quantity.name in undecided:
             names.append(quantity.name)
     diagnostics = {"engine": attrs.get("engine"), "learned": scores}
     for key in ("max_rhat", "min_ess", "divergences"):
@@ -91,6 +93,13 @@ def judge(posterior: Posterior) -> Verdict:
             diagnostics[key] = attrs[key]
     notes = tuple(json.loads(attrs.get("notes", "[]"))) + _notes(posterior)
     return Verdict(not problems, problems, tuple(names), notes, diagnostics)
+
+
+def _undecided(posterior: Posterior) -> set[str]:
+    """Find counts of which the engine says that the prior decides (`engines.scale_doubts`)."""
+    cells = json.loads(posterior.attrs.get("undecided", "[]"))
+    labels = tables.cell_names(posterior) if cells else []
+    return {f"count[{labels[j]}]" for j in cells}
 
 
 def _few_draws(posterior: Posterior) -> tuple[str, ...]:

@@ -1,121 +1,18 @@
-"""The learned mixture of scales: compiled log posterior, tables, draws, verdict."""
+"""The learned mixture of scales: tables, draws of counts, prior, verdict."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import dpbayes as dpb
-from dpbayes.engines import mixture
+from dpbayes.engines import mixture, scale_cells, scale_prior
 from dpbayes.engines.likelihood import Likelihood
+from dpbayes.engines.nesting import structure
+from dpbayes.engines.scale_weights import WeightChains
+from dpbayes.errors import ImpossibleReleaseError, UnsupportedError
 from dpbayes.kernels import mixture as kernel
+from dpbayes.kernels.scale_weights import weights_at
 from dpbayes.mechanism import Clamp, Mechanism
-
-SCALE_PRIOR = (-0.5, 0.3)
-NOTHING = np.empty((0, 0))
-NO_INDEX = np.empty(0, dtype=np.int64)
-
-
-# -- log posterior of the weights --------------------------------------------------------
-
-
-def cells_of(seed, cells=7, components=5):
-    rng = np.random.default_rng(seed)
-    evidence = rng.uniform(0.05, 1.0, (cells, components + 1))
-    mean = rng.uniform(0.0, 40.0, evidence.shape)
-    return evidence, mean, mean**2 + rng.uniform(0.5, 60.0, evidence.shape)
-
-
-#: Two regions and a world: groups 0 and 1 hold the cells, 2 is the root.
-GROUPS = np.array([0, 0, 0, 1, 1, 1, 1])
-PARENT = np.array([2, 2, -1])
-SUMS = {
-    "cells only": None,
-    "public total": (np.zeros(7, int), np.array([-1]), np.array([np.nan]), np.zeros(1), 130.0),
-    "noisy total": (np.zeros(7, int), np.array([-1]), np.array([120.0]), np.array([9.0]), np.nan),
-    "noisy regions": (
-        GROUPS, PARENT, np.array([70.0, 40.0, np.nan]), np.array([4.0, 8.0, 0]), np.nan,
-    ),
-    "one region without noise": (
-        GROUPS, PARENT, np.array([70.0, np.nan, np.nan]), np.array([0.0, 0, 0]), np.nan,
-    ),
-    "regions, total and public total": (
-        GROUPS, PARENT, np.array([70.0, 40.0, 125.0]), np.array([4.0, 8.0, 3.0]), 131.0,
-    ),
-}  # fmt: skip
-
-
-def arguments(seed, sums):
-    evidence, mean, square = cells_of(seed)
-    if sums is None:
-        copies = np.array([1.0, 3, 1, 2, 1, 1, 5])
-        nothing = (NOTHING, NOTHING, NO_INDEX, NO_INDEX, np.empty(0), np.empty(0), np.nan)
-        return (evidence, copies, *nothing, SCALE_PRIOR)
-    return (evidence, np.ones(7), mean, square, *sums, SCALE_PRIOR)
-
-
-def weights_of(x):
-    walk = np.concatenate([[0.0], np.cumsum(np.exp(x[1]) * x[2:])])
-    spike = 1.0 / (1.0 + np.exp(-x[0]))
-    return np.concatenate([[spike], (1 - spike) * np.exp(walk) / np.exp(walk).sum()])
-
-
-def expected_log_posterior(x, seed, sums):
-    """Log posterior from its definition, sums as one multivariate normal law."""
-    evidence, mean, square = cells_of(seed)
-    w = weights_of(x)
-    copies = np.array([1.0, 3, 1, 2, 1, 1, 5]) if sums is None else np.ones(7)
-    f = evidence @ w
-    value = copies @ np.log(f)
-    # Beta(1/2, 1/2) in the log odds; normal laws of the log scale and of the increments.
-    value += 0.5 * np.log(w[0] * (1 - w[0]))
-    value += stats.norm.logpdf(x[1], *SCALE_PRIOR) + stats.norm.logpdf(x[2:]).sum()
-    if sums is None:
-        return value
-    leaf_group, parent, released, noise, total = sums
-    r = w * evidence / f[:, None]
-    m = (r * mean).sum(axis=1)
-    v = (r * square).sum(axis=1) - m**2
-    member = np.zeros((parent.size, 7))
-    for j, g in enumerate(leaf_group):
-        while g >= 0:
-            member[g, j] = 1.0
-            g = parent[g]
-    seen = ~np.isnan(released)
-    rows, y, extra = member[seen], released[seen], noise[seen]
-    if not np.isnan(total):
-        rows, y, extra = np.vstack([rows, member[-1]]), [*y, total], [*extra, 0.25]
-    covariance = rows @ np.diag(v) @ rows.T + np.diag(extra)
-    return value + stats.multivariate_normal.logpdf(y, rows @ m, covariance)
-
-
-@pytest.mark.parametrize("sums", SUMS.values(), ids=SUMS)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_log_posterior_and_its_gradient(sums, seed):
-    args = arguments(seed, sums)
-    rng = np.random.default_rng(seed + 10)
-    offsets = []
-    for _ in range(4):
-        x = rng.normal(0.0, 0.8, 6)
-        value, gradient = kernel.log_posterior(x, *args)
-        offsets.append(value - expected_log_posterior(x, seed, sums))
-        step = 1e-5
-        numeric = [
-            (kernel.log_posterior(x + step * e, *args)[0]
-             - kernel.log_posterior(x - step * e, *args)[0]) / (2 * step)
-            for e in np.eye(6)
-        ]  # fmt: skip
-        np.testing.assert_allclose(gradient, numeric, rtol=2e-6, atol=2e-6)
-    assert np.ptp(offsets) < 1e-9  # the same but for a constant
-
-
-def test_log_posterior_far_out_is_finite():
-    args = arguments(0, None)
-    for x in (np.full(6, 30.0), np.full(6, -30.0), np.array([800.0, 0, 0, 0, 0, 0])):
-        x[1] = min(max(x[1], -5.0), 3.0)
-        value, gradient = kernel.log_posterior(x, *args)
-        assert np.isfinite(value)
-        assert np.all(np.isfinite(gradient))
-
 
 # -- evidence of components --------------------------------------------------------------
 
@@ -136,12 +33,14 @@ def negative_binomial(counts):
         (dpb.DiscreteGaussian(sigma=3), lambda x: np.exp(-(x**2) / 18)),
     ],
 )
-def test_evidence_and_moments_of_components_by_brute_force(law, density):
+@pytest.mark.parametrize("tilt", [0.0, 0.05, -0.1])
+def test_evidence_and_moments_of_components_by_brute_force(law, density, tilt):
     values = np.array([0.0, 7.0, 31.0, 70.0, -6.0])
     release = dpb.HistogramRelease(values, mechanism=law)
-    found = mixture._tabulate(Likelihood(release.observations()), MEANS, SHAPE, None)
+    found = scale_cells.tabulate(Likelihood(release.observations()), MEANS, SHAPE, None, tilt)
     m = np.arange(1500.0)
-    joint = negative_binomial(m)[None] * density(values[:, None] - m)[:, None]
+    said = density(values[:, None] - m) * np.exp(tilt * m)
+    joint = negative_binomial(m)[None] * said[:, None]
     evidence = joint.sum(axis=2)
     scaled = found.evidence / found.evidence.max(axis=1, keepdims=True)
     np.testing.assert_allclose(
@@ -160,11 +59,28 @@ PRIOR = dpb.ScaleMixture(means=(2.0, 60.0), shape=SHAPE)
 COORDS = {"shop": list("abcd"), "region": ("shop", ["n", "n", "s", "s"])}
 
 
+class FixedWeights(WeightChains):
+    """A sampler of the weights that has but one value."""
+
+    lost = 0
+
+    def __init__(self, model, chains, *_):
+        self.model = model
+        a, b, c, _ = model.prior
+        logs = np.log(WEIGHTS)
+        self._x = np.concatenate([[(logs[0] - logs[1] - a) / b], np.diff(logs[1:]) / c])
+        np.testing.assert_allclose(weights_at(self._x, model.prior), WEIGHTS, rtol=1e-12)
+        self.positions = [self._x] * chains
+
+    def draw(self, chain, draws):
+        return np.tile(self._x, (draws, 1))
+
+    def weights(self, draws):
+        return np.broadcast_to(WEIGHTS, (len(self.positions), draws, WEIGHTS.size))
+
+
 def fixed_draws(monkeypatch, release, draws=5000):
-    monkeypatch.setattr(
-        mixture, "_sample_weights",
-        lambda *args, **_: np.broadcast_to(WEIGHTS, (2, args[3], WEIGHTS.size)).copy(),
-    )  # fmt: skip
+    monkeypatch.setattr(mixture, "WeightChains", FixedWeights)
     # `component_means` spaces the components; the weights are for four of them.
     monkeypatch.setattr(dpb.ScaleMixture, "component_means", lambda *_: MEANS)
     return mixture.draw_posterior(release, PRIOR, draws, 2, 10, np.random.SeedSequence(4))
@@ -175,6 +91,7 @@ def chi_square(draws, mass):
     expected = mass / mass.sum() * draws.size
     seen = np.bincount(draws.ravel(), minlength=mass.size).astype(float)
     assert seen.size == mass.size
+    seen = seen[: mass.size]
     big = expected > 8
     assert big.sum() >= 3
     pairs = [(seen[big], expected[big]), ([seen[~big].sum()], [max(expected[~big].sum(), 1e-9)])]
@@ -195,6 +112,23 @@ def test_independent_cells_given_the_weights(monkeypatch):
     np.testing.assert_array_equal(drawn.total, drawn.count.sum(axis=-1))
     # Rates are Gamma given the count and the component.
     assert np.all(drawn.count[drawn.probability == 0] == 0)
+
+
+@pytest.mark.parametrize("total", [20, 47, 90])
+def test_cells_with_a_public_total_given_the_weights(monkeypatch, total):
+    drawn = fixed_draws(monkeypatch, dpb.HistogramRelease(VALUES, mechanism=LAW, total=total))
+    _, f = leaves()
+    got = drawn.count.reshape(-1, 4)
+    assert np.all(got.sum(axis=1) == total)
+    for j in range(4):
+        rest = np.ones(1)
+        for i in range(4):
+            if i != j:
+                rest = np.convolve(rest, f[i])[: total + 1]
+        mass = f[j, : total + 1] * rest[: total + 1][::-1]
+        assert chi_square(got[:, j], mass) > 1e-4
+    pair = np.convolve(f[0], f[1])[: total + 1] * np.convolve(f[2], f[3])[: total + 1][::-1]
+    assert chi_square(got[:, 0] + got[:, 1], pair) > 1e-4
 
 
 @pytest.mark.parametrize("public", [True, False])
@@ -272,6 +206,23 @@ def test_the_verdict_tells_rhat_and_effective_sample_size():
     assert "R-hat" in str(verdict)
 
 
+def test_small_counts_that_the_noise_hides_are_flagged():
+    rng = np.random.default_rng(4)
+    law = dpb.DiscreteLaplace(scale=20)
+    truth = rng.poisson(np.repeat([3.0, 500.0], 24))
+    release = dpb.HistogramRelease(truth + law.rvs(48, rng), mechanism=law)
+    verdict = dpb.fit(release, draws=250, random_seed=1, progressbar=False).verdict()
+    flagged = {int(n[6:-1]) for n in verdict.prior_dominated if n.startswith("count[")}
+    assert len(flagged & set(range(24))) > 18
+    assert not flagged & set(range(24, 48))
+    assert "zeros and small counts: there the prior speaks" in str(verdict)
+    # With little noise the same table is told.
+    law = dpb.DiscreteLaplace(scale=0.5)
+    release = dpb.HistogramRelease(truth + law.rvs(48, rng), mechanism=law)
+    verdict = dpb.fit(release, draws=250, random_seed=1, progressbar=False).verdict()
+    assert not verdict.prior_dominated
+
+
 def test_too_few_draws_are_said_to_be_too_few():
     release = dpb.HistogramRelease([40, 3, 120, 7, 66, 0], mechanism=LAW)
     posterior = dpb.fit(release, draws=20, chains=2, random_seed=1, progressbar=False)
@@ -280,37 +231,160 @@ def test_too_few_draws_are_said_to_be_too_few():
     assert "ESS" in str(verdict)
 
 
-# -- simulation-based calibration --------------------------------------------------------
+# -- weights under sums: the second stage of acceptance ----------------------------------
+
+
+def moments_of_weights(release, prior, draws, seed, tune=300):
+    """Means of a few functions of the weights over draws, and their sd."""
+    found = mixture.draw_posterior(release, prior, draws, 4, tune, np.random.SeedSequence(seed))
+    w = np.concatenate([found.spike[..., None], found.weights], axis=-1)
+    return functions(w.reshape(-1, w.shape[-1]))
+
+
+def functions(w):
+    return np.stack([w[:, 0], w[:, 1] + w[:, 2], np.log(w[:, -1] + w[:, -2])], axis=1)
+
+
+@pytest.mark.parametrize("kind", ["public total", "noisy total"])
+def test_weights_have_the_exact_law_of_sums(kind):
+    # Two cells, one of them unknown: the law of their sum is far from normal.
+    law = dpb.DiscreteLaplace(scale=3)
+    values = np.array([25.0, np.nan])
+    mechanism = Mechanism(law, [dpb.Suppress(below=18)])
+    release = dpb.HistogramRelease(
+        values, mechanism=mechanism, total=31 if kind == "public total" else None
+    )
+    if kind == "noisy total":
+        release = release.with_margin(31, by=(), mechanism=dpb.DiscreteLaplace(scale=1.5))
+    prior = dpb.ScaleMixture(means=(2.0, 60.0), shape=4.0)
+    nest = structure(release)
+    means = scale_cells.component_means(release, prior, nest)
+    walk = prior.walk(means)
+    m = np.arange(400.0)
+    laws = np.array([
+        m == 0, *(stats.nbinom(4.0, 4.0 / (4.0 + mu)).pmf(m) for mu in means)
+    ], dtype=float)  # fmt: skip
+    # Direct: draws of the prior, weighted by the evidence from convolutions.
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((20_000, means.size))
+    x[:, 1:] *= np.exp(walk[3] * rng.standard_normal((20_000, 1)))
+    w = np.array([weights_at(row, walk) for row in x])
+    said = np.array([np.exp(nest.cells(np.full(m.size, j), m)) for j in range(2)])
+    tables = (w @ laws)[:, None, :] * said
+    if kind == "public total":
+        evidence = np.sum(tables[:, 0, :32] * tables[:, 1, 31::-1], axis=1)
+    else:
+        size = 1024
+        sums = np.fft.irfft(np.fft.rfft(tables, size).prod(axis=1), size)[:, :800]
+        evidence = sums @ np.exp(-np.abs(31 - np.arange(sums.shape[1])) / 1.5)
+    weight = evidence / evidence.sum()
+    assert 1.0 / np.sum(weight**2) > 2000
+    exact = functions(w)
+    mean = weight @ exact
+    sd = np.sqrt(weight @ (exact - mean) ** 2)
+    got = moments_of_weights(release, prior, 200, 5)
+    error = sd * np.sqrt(np.sum(weight**2) + 1 / 200)  # draws of a chain are not independent
+    assert np.all(np.abs(got.mean(axis=0) - mean) < 4 * error), (got.mean(axis=0), mean, error)
+
+
+# -- prior --------------------------------------------------------------------------------
+
+
+def test_prior_without_a_total():
+    prior, law = dpb.ScaleMixture(means=(3.0, 60.0)), dpb.DiscreteLaplace(scale=4)
+    release = dpb.HistogramRelease(np.zeros(6), mechanism=law)
+    drawn = scale_prior.draw_prior(release, prior, 20_000, np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn["total"], drawn["count"].sum(axis=1))
+    # Expected counts of a cell given the weights, averaged over draws of them.
+    rng = np.random.default_rng(1)
+    means = prior.component_means(np.zeros(6), 5.0)
+    walk = prior.walk(means)
+    x = rng.standard_normal((20_000, means.size))
+    x[:, 1:] *= np.exp(walk[3] * rng.standard_normal((20_000, 1)))
+    w = np.array([weights_at(row, walk) for row in x])
+    expected = w[:, 1:] @ means
+    for j in (0, 5):
+        error = np.hypot(drawn["count"][:, j].std(), expected.std()) / np.sqrt(20_000)
+        assert abs(drawn["count"][:, j].mean() - expected.mean()) < 4 * error
+    empty = w[:, 0] + w[:, 1:] @ (1 + means / prior.shape) ** -prior.shape
+    error = np.sqrt(0.25 / 20_000 + empty.var() / 20_000)
+    assert abs(np.mean(drawn["count"][:, 3] == 0) - empty.mean()) < 4 * error
+
+
+@pytest.mark.parametrize("total", [0, 1, 60, 200])
+def test_prior_with_a_total_is_the_prior_given_that_total(total):
+    prior, law = dpb.ScaleMixture(means=(3.0, 60.0)), dpb.DiscreteLaplace(scale=4)
+    free = dpb.HistogramRelease(np.zeros(6), mechanism=law)
+    fixed = dpb.HistogramRelease(np.zeros(6), mechanism=law, total=total)
+    drawn = scale_prior.draw_prior(fixed, prior, 4000, np.random.default_rng(2))
+    assert np.all(drawn["count"].sum(axis=1) == total)
+    assert np.all(drawn["count"][np.nan_to_num(drawn["probability"]) == 0] == 0)
+    if total == 0:
+        return
+    # Draws without a total, those within a few of it and stretched to it.
+    many = scale_prior.draw_prior(free, prior, 400_000, np.random.default_rng(3))
+    near = np.abs(many["total"] - total) <= (0 if total == 1 else total // 20)
+    assert near.sum() > 700
+    share = many["count"][near] / many["total"][near, None]
+    got = drawn["count"] / total
+    for get in (lambda s: s.max(axis=1), lambda s: (s == 0).sum(axis=1), lambda s: s[:, 2]):
+        a, b = get(got), get(share)
+        error = np.hypot(a.std() / np.sqrt(1500), b.std() / np.sqrt(b.size))
+        assert abs(a.mean() - b.mean()) < 4 * error + 0.004, (a.mean(), b.mean(), error)
+    # Rates given the counts: more where there is more, and zero only with a zero count.
+    positive = drawn["count"].ravel() > 5
+    if positive.sum() > 500:
+        ratio = drawn["probability"].ravel()[positive] / (drawn["count"].ravel()[positive] / total)
+        assert 0.8 < np.median(ratio) < 1.2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("public", [False, True])
-def test_ranks_under_data_drawn_from_the_prior(public):
-    # With a public total the model is that of rates, given the sum of counts.
-    prior = dpb.ScaleMixture(means=(3.0, 60.0))
-    law = dpb.DiscreteLaplace(scale=4)
+@pytest.mark.parametrize("total", [None, 60])
+def test_ranks_under_data_drawn_from_the_prior(total):
+    prior, law = dpb.ScaleMixture(means=(3.0, 60.0)), dpb.DiscreteLaplace(scale=4)
     rng = np.random.default_rng(20)
-    template = dpb.HistogramRelease(np.zeros(8), mechanism=law)
-    reps, bins, draws = 160 if not public else 100, 8, 100
+    template = dpb.HistogramRelease(np.zeros(8), mechanism=law, total=total)
+    reps, bins, draws = 160, 8, 100
+    truths = mixture.draw_prior(template, prior, reps, rng)["count"]
     ranks, covered = [], []
-    for rep in range(reps):
-        truth = mixture.draw_prior(template, prior, 1, rng)["count"][0]
-        n = int(truth.sum())
-        if public and n == 0:
-            continue
-        release = dpb.HistogramRelease(
-            truth + law.rvs(8, rng), mechanism=law, total=n if public else None
-        )
+    for rep, truth in enumerate(truths):
+        release = dpb.HistogramRelease(truth + law.rvs(8, rng), mechanism=law, total=total)
         found = dpb.fit(release, prior, draws=draws, chains=2, random_seed=rep, progressbar=False)
-        count, total = found.count.values.reshape(-1, 8), found.total.values.ravel()
+        count, sums = found.count.values.reshape(-1, 8), found.total.values.ravel()
         low, high = np.quantile(count, [0.05, 0.95], axis=0)
         covered.append(np.mean((low <= truth) & (truth <= high)))
-        for got, true in ((count[:, 0], truth[0]), (count[:, 1] + count[:, 2], truth[1:3].sum()),
-                          (total, n)):  # fmt: skip
+        pairs = [(count[:, 0], truth[0]), (count[:, 1] + count[:, 2], truth[1:3].sum())]
+        pairs.append((count.max(axis=1), truth.max()) if total else (sums, truth.sum()))
+        for got, true in pairs:
             rank = np.sum(got < true) + rng.uniform(0, np.sum(got == true) + 1)
             ranks.append(rank / (got.size + 1))
-    ranks = np.array(ranks).reshape(-1, 3)
-    for column in ranks.T[: 2 if public else 3]:
+    for column in np.array(ranks).reshape(-1, 3).T:
         seen = np.histogram(column, bins, (0, 1))[0]
         assert stats.chisquare(seen).pvalue > 1e-3, seen
-    assert np.mean(covered) > 0.86
+    assert np.mean(covered) > 0.87
+
+
+# -- extremes -----------------------------------------------------------------------------
+
+
+def test_a_total_of_zero():
+    release = dpb.HistogramRelease([3.0, -2.0, 0.0], mechanism=LAW, total=0)
+    posterior = dpb.fit(release, draws=100, random_seed=1, progressbar=False)
+    assert np.all(posterior.count == 0)
+    assert posterior.verdict().converged
+
+
+def test_a_total_far_from_the_sum_of_the_values():
+    law = dpb.DiscreteLaplace(scale=10)
+    values = np.array([12.0, 30.0, -4.0, 55.0, 21.0, 8.0])
+    for total in (470, 3):  # 10 sds of the sum's noise above, far below
+        release = dpb.HistogramRelease(values, mechanism=law, total=total)
+        found = dpb.fit(release, draws=300, random_seed=2, progressbar=False)
+        assert np.all(found.count.sum("cell") == total)
+        assert found.verdict().diagnostics["max_rhat"] < 1.1
+
+
+def test_a_total_out_of_reach_says_so():
+    release = dpb.HistogramRelease([10, 20, 30], mechanism=dpb.Laplace(scale=2), total=10**8)
+    with pytest.raises((UnsupportedError, ImpossibleReleaseError), match="public total 100000000"):
+        dpb.fit(release, draws=50, progressbar=False)
