@@ -189,8 +189,13 @@ def mixture() -> Iterator[Case]:
         lambda: dpb.fit(release, random_seed=1, progressbar=False),
         10.0,
     )
-    public = released(1024, 83_972)
-    yield "1024 cells, ScaleMixture, public total, engine alone", sampler(public), 40.0
+    for cells, target in ((64, 2.0), (1024, 15.0), (4096, None)):
+        public = released(cells, 82 * cells)
+        yield (
+            f"{cells} cells, ScaleMixture, public total, fit",
+            lambda r=public: dpb.fit(r, random_seed=1, progressbar=False),
+            target,
+        )
 
 
 GROUPS = {
