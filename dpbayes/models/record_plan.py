@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ __all__ = [
     "Candidate",
     "RecordPlan",
     "default_cells",
+    "plan_forms",
     "plan_records",
     "prior_draws",
     "split_elements",
@@ -76,6 +78,8 @@ class RecordPlan:
         Prior of the weights.
     fit : ScaleFit
         Laplace approximation of the posterior.
+    form : Candidate
+        Form of the prior.
     candidates : tuple of Candidate
         Forms compared, best first.
     """
@@ -88,6 +92,7 @@ class RecordPlan:
     atoms: np.ndarray
     law: SmoothLaw
     fit: ScaleFit
+    form: Candidate
     candidates: tuple[Candidate, ...]
 
     @property
@@ -135,7 +140,7 @@ def default_cells(release: RecordRelease) -> int:
 
 
 def plan_records(release: RecordRelease, prior: Smooth | None = None) -> RecordPlan:
-    """Compress the records, choose the form of the prior by evidence and find the mode.
+    """Compress the records and find the form of the prior with the highest evidence.
 
     Parameters
     ----------
@@ -147,6 +152,29 @@ def plan_records(release: RecordRelease, prior: Smooth | None = None) -> RecordP
     Returns
     -------
     RecordPlan
+
+    Raises
+    ------
+    UnsupportedError
+        If the prior or the noise has no engine for records.
+    ParameterError
+        If whole numbers within the bounds are too many.
+    """
+    return plan_forms(release, prior)[0]
+
+
+def plan_forms(release: RecordRelease, prior: Smooth | None = None) -> tuple[RecordPlan, ...]:
+    """Compress the records and fit every form of the prior that is open.
+
+    Parameters
+    ----------
+    release, prior
+        As in `plan_records`.
+
+    Returns
+    -------
+    tuple of RecordPlan
+        One a form, in the order of their evidence, which is the order of `candidates`.
 
     Raises
     ------
@@ -170,20 +198,24 @@ def plan_records(release: RecordRelease, prior: Smooth | None = None) -> RecordP
     orders = (1, 2) if prior.order == "auto" else (int(prior.order),)
     names = tuple(_ENDS) if prior.atoms == "auto" else (prior.atoms,)
     fits = {}
-    for order in orders:
-        for name in names:
-            law = SmoothLaw(lower.size, order, len(_ENDS[name]))
-            part = np.ascontiguousarray(table[:, _columns(lower.size, name)])
-            fits[order, name] = fit_scale(Likelihood(part, records.counts, law)), law, part
+    for order, name in itertools.product(orders, names):
+        law = SmoothLaw(lower.size, order, len(_ENDS[name]))
+        part = np.ascontiguousarray(table[:, _columns(lower.size, name)])
+        fits[order, name] = fit_scale(Likelihood(part, records.counts, law)), law, part
     keys = sorted(fits, key=lambda key: -fits[key][0].log_evidence)
     logs = np.array([fits[key][0].log_evidence for key in keys])
     candidates = tuple(
         Candidate(*key, float(log), float(weight))
         for key, log, weight in zip(keys, logs, special.softmax(logs), strict=True)
     )
-    fit, law, part = fits[keys[0]]
-    atoms = ends[list(_ENDS[keys[0][1]])]
-    return RecordPlan(release, records, part, lower, upper, atoms, law, fit, candidates)
+    plans = []
+    for form in candidates:
+        fit, law, part = fits[form.order, form.atoms]
+        atoms = ends[list(_ENDS[form.atoms])]
+        plans.append(
+            RecordPlan(release, records, part, lower, upper, atoms, law, fit, form, candidates)
+        )
+    return tuple(plans)
 
 
 def _basis(release: RecordRelease, prior: Smooth) -> tuple[np.ndarray, np.ndarray]:
