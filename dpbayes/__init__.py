@@ -24,8 +24,11 @@ _HOME = {
     "Laplace": "dpbayes.noise",
     "Mechanism": "dpbayes.mechanism",
     "NoNoise": "dpbayes.noise",
+    "NoisyBinomial": "dpbayes.distributions",
     "NoisyMixture": "dpbayes.distributions",
     "NoisyMultinomial": "dpbayes.distributions",
+    "NoisyNegativeBinomial": "dpbayes.distributions",
+    "NoisyNormal": "dpbayes.distributions",
     "NoisyPoisson": "dpbayes.distributions",
     "Posterior": "dpbayes.posterior",
     "RecordRelease": "dpbayes.releases",
@@ -69,8 +72,11 @@ __all__ = [
     "Laplace",
     "Mechanism",
     "NoNoise",
+    "NoisyBinomial",
     "NoisyMixture",
     "NoisyMultinomial",
+    "NoisyNegativeBinomial",
+    "NoisyNormal",
     "NoisyPoisson",
     "Posterior",
     "RecordRelease",
@@ -116,7 +122,14 @@ if TYPE_CHECKING:
         releases,
         simulate,
     )
-    from dpbayes.distributions import NoisyMixture, NoisyMultinomial, NoisyPoisson
+    from dpbayes.distributions import (
+        NoisyBinomial,
+        NoisyMixture,
+        NoisyMultinomial,
+        NoisyNegativeBinomial,
+        NoisyNormal,
+        NoisyPoisson,
+    )
     from dpbayes.inference import fit
     from dpbayes.many import fit_many
     from dpbayes.mechanism import Clamp, Mechanism, Rescale, Round, Suppress

@@ -1,26 +1,35 @@
-"""The static part of a mechanism for counts, and its forward direction as a random graph."""
+"""The static part of a mechanism, as compiled code takes it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import hashlib
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.scalar import ScalarOp, upgrade_to_float
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.random.basic import geometric, laplace, normal, uniform
 
-from dpbayes.distributions.scalar_ops import register
 from dpbayes.errors import ParameterError, UnsupportedError
-from dpbayes.kernels import preimage
-from dpbayes.kernels.discrete_gaussian import quantile_scalar
-from dpbayes.kernels.families import DISCRETE_LAPLACE, GAUSSIAN, LAPLACE
+from dpbayes.kernels import families, preimage
+from dpbayes.kernels.tabulated import EMPTY, tabulate
 from dpbayes.mechanism import Clamp, Mechanism, Rescale, Round, Suppress
+from dpbayes.noise import (
+    CustomNoise,
+    NoiseLaw,
+    NoNoise,
+    TruncatedDiscreteLaplace,
+    TruncatedLaplace,
+)
 
-__all__ = ["CountMechanism"]
+__all__ = ["CountMechanism", "noise_parameters"]
 
 _MODES = {"nearest": preimage.NEAREST, "floor": preimage.FLOOR, "ceil": preimage.CEIL}
+_CODES = {
+    TruncatedLaplace: families.TRUNCATED_LAPLACE,
+    TruncatedDiscreteLaplace: families.TRUNCATED_DISCRETE_LAPLACE,
+    NoNoise: families.NO_NOISE,
+    CustomNoise: families.TABULATED,
+}
 
 
 @dataclass(frozen=True)
@@ -32,29 +41,61 @@ class CountMechanism:
     family : int
         Code of the noise family.
     step : float
-        Lattice of count + noise, 0 where it is continuous.
+        Lattice of statistic + noise, 0 where it is continuous.
     steps : tuple of Step
         Post-processing, in order.
+    table : ndarray
+        Table of a custom density, empty for the other laws.
     """
 
     family: int
     step: float
     steps: tuple[Any, ...]
+    table: np.ndarray = field(default_factory=lambda: EMPTY, compare=False, repr=False)
+    digest: str = ""
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> CountMechanism:
-        """Take the static part of a mechanism whose noise law has a compiled kernel."""
+    def of(cls, mechanism: Mechanism, *, whole: bool = True) -> CountMechanism:
+        """Take the static part of a mechanism.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Noise and post-processing.
+        whole : bool
+            Whether the statistic is a count, which lattice noise needs.
+        """
         noise = mechanism.noise
-        if noise.family is None:
+        family = noise.family if noise.family is not None else _CODES.get(type(noise))
+        if family is None:
+            raise UnsupportedError(f"noise must be one of the laws of dpbayes.noise, got {noise!r}")
+        if not whole:
+            if noise.is_lattice and not isinstance(noise, NoNoise):
+                raise UnsupportedError(
+                    f"noise must be continuous where the statistic is, got {noise!r}: noise on a "
+                    "lattice is added to counts"
+                )
+            return cls._with_table(family, 0.0, mechanism)
+        if noise.is_lattice and noise.step > 1.0:
             raise UnsupportedError(
-                "noise must be Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian, "
-                f"got {noise!r}"
+                f"the step of {type(noise).__name__} must be 1 or less for counts, "
+                f"got {noise.step:g}"
             )
-        if noise.family == DISCRETE_LAPLACE and noise.step > 1.0:
+        return cls._with_table(family, mechanism.integer_step(), mechanism)
+
+    @classmethod
+    def _with_table(cls, family: int, step: float, mechanism: Mechanism) -> CountMechanism:
+        noise = mechanism.noise
+        if not isinstance(noise, CustomNoise):
+            return cls(family, step, mechanism.steps)
+        if np.ndim(noise.sd) != 0:
             raise UnsupportedError(
-                f"the step of DiscreteLaplace must be 1 or less for counts, got {noise.step:g}"
+                f"sd of CustomNoise must be one number here, got shape {np.shape(noise.sd)}"
             )
-        return cls(noise.family, mechanism.integer_step(), mechanism.steps)
+        table = _tabulated(noise.logpdf, float(noise.sd))
+        return cls(
+            family, step, mechanism.steps, table, hashlib.sha256(table.tobytes()).hexdigest()
+        )
 
     @property
     def program(self) -> np.ndarray:
@@ -64,62 +105,19 @@ class CountMechanism:
     @property
     def key(self) -> str:
         """Text that identifies the compiled code."""
-        return repr((self.family, self.step, self.program.tolist()))
+        return repr((self.family, self.step, self.program.tolist(), self.digest))
 
-    def release(self, count: Any, scale: Any, size: Any, rng: Any) -> tuple[Any, Any]:
-        """Publish counts symbolically: (next generator, released values).
-
-        Suppressed values are minus infinity.
-        """
-        rng, noise = self._noise(scale, size, rng)
-        return rng, self.forward(count + noise)
-
-    def _noise(self, scale: Any, size: Any, rng: Any) -> tuple[Any, Any]:
-        keep = {"size": size, "return_next_rng": True}
-        if self.family == LAPLACE:
-            return laplace(0.0, scale, rng=rng, **keep)
-        if self.family == GAUSSIAN:
-            return normal(0.0, scale, rng=rng, **keep)
-        if self.family == DISCRETE_LAPLACE:
-            p = -pt.expm1(-self.step / scale)
-            rng, up = geometric(p, rng=rng, **keep)
-            rng, down = geometric(p, rng=rng, **keep)
-            return rng, (up - down).astype("float64") * self.step
-        rng, u = uniform(0.0, pt.ones_like(scale), rng=rng, **keep)
-        return rng, discrete_gaussian_quantile(u, scale)
-
-    def forward(self, value: Any) -> Any:
-        """Apply the steps symbolically."""
-        hidden = pt.zeros_like(value, dtype=bool)
-        for step in self.steps:
-            if isinstance(step, Rescale):
-                value = value * step.factor
-            elif isinstance(step, Round):
-                value = _ROUNDINGS[step.mode](value / step.step) * step.step
-            elif isinstance(step, Clamp):
-                low, high = step._ends
-                value = pt.clip(value, low, high)
-            else:
-                below = pt.le if step.inclusive else pt.lt
-                hidden = below(value, step.below)
-        return pt.switch(hidden, -np.inf, value)
-
-    def typical(self, value: Any) -> Any:
-        """Return a value that can be published, near a typical count."""
-        published = CountMechanism(
-            self.family, self.step, tuple(s for s in self.steps if not isinstance(s, Suppress))
-        ).forward(value)
-        for step in self.steps:
-            if isinstance(step, Suppress):
-                published = pt.switch(pt.gt(published, step.below), published, -np.inf)
-        return published
+    @property
+    def has_order(self) -> bool:
+        """Whether "published at most v, or suppressed" says one interval for the noisy value."""
+        falling = any(isinstance(s, Rescale) and s.factor < 0 for s in self.steps)
+        return not (falling and any(isinstance(s, Suppress) for s in self.steps))
 
 
-_ROUNDINGS = {
-    "nearest": lambda x: pt.round(x, mode="half_to_even"),
-    "floor": pt.floor,
-    "ceil": pt.ceil,
-}
+@functools.lru_cache(maxsize=64)
+def _tabulated(logpdf: Any, sd: float) -> np.ndarray:
+    """Tables are made once per law."""
+    return tabulate(logpdf, sd)
 
 
 def _encode(step: Any) -> tuple[float, float, float]:
@@ -135,22 +133,26 @@ def _encode(step: Any) -> tuple[float, float, float]:
     raise ParameterError(f"steps must be Rescale, Round, Clamp or Suppress, got {step!r}")
 
 
-class DiscreteGaussianQuantile(ScalarOp):
-    """Discrete Gaussian draw of a uniform variate."""
+def noise_parameters(noise: NoiseLaw, scale: Any = None) -> tuple[Any, Any]:
+    """Scale and bound of a law as the kernels take them, 1 and 0 where it has none.
 
-    nin = 2
+    Parameters
+    ----------
+    noise : NoiseLaw
+        The law.
+    scale : tensor_like, optional
+        Scale in place of the law's own.
 
-    def c_code(self, *args, **kwargs):
-        """Refuse: the compiled version is numba's."""
-        raise NotImplementedError("no C code")
-
-    def impl(self, u, sigma):
-        """Evaluate in Python."""
-        return quantile_scalar(float(u), float(sigma))
-
-
-register(DiscreteGaussianQuantile, lambda op: quantile_scalar, lambda op: "", inputs=2)
-
-discrete_gaussian_quantile = Elemwise(
-    DiscreteGaussianQuantile(upgrade_to_float, name="discrete_gaussian_quantile")
-)
+    Raises
+    ------
+    UnsupportedError
+        If a scale is given for a law that has none.
+    """
+    if isinstance(noise, NoNoise | CustomNoise):
+        if scale is not None:
+            raise UnsupportedError(
+                f"scale must be left out for {type(noise).__name__}, which has no scale, "
+                f"got {scale!r}"
+            )
+        return 1.0, 0.0
+    return (noise.scale if scale is None else scale), getattr(noise, "bound", 0.0)

@@ -14,10 +14,11 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from dpbayes.distributions.count_mechanism import CountMechanism
+from dpbayes.distributions.count_mechanism import CountMechanism, noise_parameters
 from dpbayes.engines.convergence import Convergence, convergence
 from dpbayes.errors import ConvergenceWarning, ImpossibleReleaseError
 from dpbayes.kernels import count_draws
+from dpbayes.kernels.multinomial import prepare
 from dpbayes.models import histogram, pooled
 from dpbayes.priors import Dirichlet
 from dpbayes.releases import HistogramRelease
@@ -266,18 +267,18 @@ def draw_counts(
     """
     seen = release.observations()
     static = CountMechanism.of(release.mechanism)
-    scale = np.broadcast_to(np.asarray(seen.noise.scale, float), (release.size,)).copy()
+    scale, bound = (
+        np.broadcast_to(np.asarray(x, float), (release.size,)).copy()
+        for x in noise_parameters(seen.noise)
+    )
     lower, upper = (np.array(x, dtype=float) for x in (seen.bounds.lower, seen.bounds.upper))
     with np.errstate(divide="ignore"):
-        log_rate = np.log(rates.reshape(-1, release.size))
-    cells = (static.family, lower, upper, scale, static.step or 1.0, np.ascontiguousarray(log_rate))
+        log_rate = np.ascontiguousarray(np.log(rates.reshape(-1, release.size)))
+    cells = prepare(static.family, lower, upper, scale, bound, static.step or 1.0)
     if release.total is None:
-        # Far beyond any count that rates and released values leave plausible.
-        finite = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower, 0.0))
-        reach = np.max(np.abs(finite) + 100.0 * scale) + np.max(rates)
-        counts = count_draws.independent(*cells, float(np.ceil(10.0 * reach + 1000.0)), rng)
+        counts = count_draws.independent(cells, static.table, log_rate, np.inf, rng)
     else:
-        counts = count_draws.with_total(*cells, release.total, rng)
+        counts = count_draws.with_total(cells, static.table, log_rate, release.total, rng)
     if np.any(counts < 0):
         raise ImpossibleReleaseError(
             f"no table of counts that sums to the public total {release.total} could have led to "

@@ -11,29 +11,19 @@ import math
 import numpy as np
 from numba import njit
 
-from dpbayes.kernels.multinomial import solve_tilt, tilted_mass
+from dpbayes.kernels.multinomial import masses_of_cell, solve_tilt
 
 _ATTEMPTS = 10_000_000
 
 
 @njit(cache=True, nogil=True)
-def _mass(family, lower, upper, scale, step, theta, n, scratch):
-    """`tilted_mass` with scratch space that grows as needed; the scratch space comes last."""
-    first, size, _ = tilted_mass(family, lower, upper, scale, step, theta, n, scratch)
-    while size < 0:
-        scratch = np.empty(4 * scratch.size)
-        first, size, _ = tilted_mass(family, lower, upper, scale, step, theta, n, scratch)
-    return first, size, scratch
-
-
-@njit(cache=True, nogil=True)
-def independent(family, lower, upper, scale, step, log_rate, largest, rng):
+def independent(cells, table, log_rate, largest, rng):
     """Draw counts of Poisson cells given their rates.
 
     Parameters
     ----------
-    family, lower, upper, scale, step
-        Noise and canonical bounds of each cell, as for `value_and_gradient`.
+    cells, table
+        Noise and bounds of each cell, as for `value_and_gradient`.
     log_rate : ndarray, shape (S, J)
         Log mean of each count, one row per draw.
     largest : float
@@ -44,15 +34,18 @@ def independent(family, lower, upper, scale, step, log_rate, largest, rng):
     Returns
     -------
     ndarray of int, shape (S, J)
-        Counts.
+        Counts; minus one where no count is possible.
     """
     out = np.empty(log_rate.shape, dtype=np.int64)
     scratch = np.empty(1024)
     for s in range(log_rate.shape[0]):
         for j in range(log_rate.shape[1]):
-            first, size, scratch = _mass(
-                family, lower[j], upper[j], scale[j], step, log_rate[s, j], largest, scratch
+            first, size, _, scratch = masses_of_cell(
+                cells, table, j, log_rate[s, j], largest, scratch
             )
+            if size == 0:
+                out[s, j] = -1
+                continue
             target = rng.random() * scratch[:size].sum()
             i = 0
             while i < size - 1 and target >= scratch[i]:
@@ -63,13 +56,13 @@ def independent(family, lower, upper, scale, step, log_rate, largest, rng):
 
 
 @njit(cache=True, nogil=True)
-def with_total(family, lower, upper, scale, step, log_p, n, rng):
+def with_total(cells, table, log_p, n, rng):
     """Draw counts that sum to a public total, given the probabilities of the cells.
 
     Parameters
     ----------
-    family, lower, upper, scale, step
-        Noise and canonical bounds of each cell, as for `value_and_gradient`.
+    cells, table
+        Noise and bounds of each cell, as for `value_and_gradient`.
     log_p : ndarray, shape (S, J)
         Log probabilities, one row per draw.
     n : int
@@ -82,18 +75,18 @@ def with_total(family, lower, upper, scale, step, log_p, n, rng):
     ndarray of int, shape (S, J)
         Counts; a row of minus ones where no table has that total.
     """
-    cells = log_p.shape[1]
+    count = log_p.shape[1]
     out = np.full(log_p.shape, -1, dtype=np.int64)
-    first = np.empty(cells, dtype=np.int64)
-    start = np.zeros(cells + 1, dtype=np.int64)
-    scratch, masses = np.empty(1024), np.empty(1024 * cells)
+    first = np.empty(count, dtype=np.int64)
+    start = np.zeros(count + 1, dtype=np.int64)
+    scratch, masses = np.empty(1024), np.empty(1024 * count)
     for s in range(log_p.shape[0]):
-        tau, cumulants = solve_tilt(family, lower, upper, scale, step, log_p[s], float(n))
+        tau, cumulants = solve_tilt(cells, table, log_p[s], float(n))
         if math.isnan(tau):
             continue
-        for j in range(cells):
-            at, size, scratch = _mass(
-                family, lower[j], upper[j], scale[j], step, log_p[s, j] + tau, float(n), scratch
+        for j in range(count):
+            at, size, _, scratch = masses_of_cell(
+                cells, table, j, log_p[s, j] + tau, float(n), scratch
             )
             if start[j] + size > masses.size:
                 grown = np.empty(2 * (masses.size + size))

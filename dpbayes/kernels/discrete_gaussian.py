@@ -101,12 +101,12 @@ def _relative_tail(k, sigma):
 
 @njit(cache=True, nogil=True)
 def log_at_least(k, sigma):
-    """Log P(K >= k) for an integer k."""
+    """Log P(K >= k) for an integer k; real k is meaningful for sigma >= 8."""
     if k == np.inf:
         return -np.inf
     if k == -np.inf:
         return 0.0
-    if k < 1.0:
+    if k < 0.5:  # so that the complement 1 - k is not below one half, for real k too
         return log1mexp(log_at_least(1.0 - k, sigma))
     return math.log(_relative_tail(k, sigma)) - 0.5 * (k / sigma) ** 2 - log_normalizer(sigma)
 

@@ -17,7 +17,7 @@ b of the Laplace laws and sigma of the Gaussian laws; `step` is the lattice step
 import math
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from dpbayes.kernels import poisson_gaussian, poisson_laplace
 from dpbayes.kernels.discrete_gaussian import log_members, logpmf_scalar
@@ -28,6 +28,7 @@ from dpbayes.kernels.families import (
     LAPLACE,
     LATTICE_TOLERANCE,
 )
+from dpbayes.kernels.native import NativeKernel
 from dpbayes.kernels.special import LOG_SQRT_2PI, log1mexp, log_ndtr_interval
 
 _laplace_point, _laplace_interval = poisson_laplace.point, poisson_laplace.interval
@@ -154,6 +155,12 @@ def logp(family, lower, upper, mu, scale, step):
     if lower == upper:
         return point(family, lower, mu, scale, step)
     return interval(family, lower, upper, mu, scale, step)
+
+
+NATIVE = NativeKernel(
+    logp.py_func, types.UniTuple(types.float64, 3)(types.int64, *[types.float64] * 5)
+)
+"""`logp` for code that is compiled with each model."""
 
 
 @njit(cache=True, nogil=True)

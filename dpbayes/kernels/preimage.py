@@ -111,3 +111,43 @@ def bounds(value, steps, lattice):
     if first == last:
         return first * lattice, first * lattice, 0.0
     return (first - 0.5) * lattice, (last + 0.5) * lattice, 0.0
+
+
+@njit(cache=True, nogil=True)
+def bounds_below(value, steps, lattice):
+    """Canonical bounds of statistic + noise for "published at most `value`, or suppressed".
+
+    As `bounds`; a suppressed value is minus infinity and so counts as below every other. Rescaling
+    by a negative factor turns the order around, and is meant for mechanisms that suppress nothing.
+    """
+    lower, upper = -np.inf, value
+    lower_closed = upper_closed = True
+    for i in range(steps.shape[0] - 1, -1, -1):
+        code, a, b = steps[i, 0], steps[i, 1], steps[i, 2]
+        if code == SUPPRESS:
+            if upper < a or (upper == a and not upper_closed):
+                upper, upper_closed = a, b == 1.0
+            continue
+        if lower > upper or upper == -np.inf:
+            lower, upper = -np.inf, -np.inf
+        elif code == RESCALE:
+            lower, upper = lower / a, upper / a
+            if a < 0.0:
+                lower, upper = upper, lower
+                lower_closed, upper_closed = upper_closed, lower_closed
+        elif code == ROUND:
+            lower, upper, lower_closed, upper_closed, _ = _undo_round(
+                lower, upper, lower_closed, upper_closed, a, b
+            )
+        else:
+            lower, upper, lower_closed, upper_closed, _ = _undo_clamp(
+                lower, upper, lower_closed, upper_closed, 0.0, a, b
+            )
+    if not lower < upper:
+        return np.inf, -np.inf, 0.0
+    if lattice == 0.0:
+        return lower, upper, 0.0
+    first, last = _to_lattice(lower, upper, lower_closed, upper_closed, lattice)
+    if first > last:
+        return np.inf, -np.inf, 0.0
+    return (first - 0.5) * lattice, (last + 0.5) * lattice, 0.0

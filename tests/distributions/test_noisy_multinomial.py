@@ -10,24 +10,28 @@ import pytensor.tensor as pt
 import pytest
 
 from dpbayes.distributions import NoisyMultinomial, encode_released
-from dpbayes.errors import ImpossibleReleaseError, ParameterError
-from dpbayes.kernels.multinomial import value_and_gradient
+from dpbayes.distributions.count_mechanism import CountMechanism, noise_parameters
+from dpbayes.errors import ImpossibleReleaseError, ParameterError, UnsupportedError
+from dpbayes.kernels.multinomial import prepare, value_and_gradient
 from dpbayes.mechanism import Clamp, Mechanism, Suppress
-from dpbayes.noise import DiscreteLaplace, Laplace
+from dpbayes.noise import DiscreteLaplace, Laplace, NoNoise, TruncatedDiscreteLaplace
 
 MECHANISM = Mechanism(DiscreteLaplace(scale=3.0), [Clamp(lower=0), Suppress(below=4)])
 PUBLISHED = np.array([np.nan, 9.0, 14.0, 30.0])
 P, N = np.array([0.05, 0.2, 0.3, 0.45]), 55
 
 
-def kernel_value(p, mechanism=MECHANISM, released=PUBLISHED):
+def kernel_value(p, mechanism=MECHANISM, released=PUBLISHED, n=N, want_scale=False):
     bounds = mechanism.integer_bounds(released)
-    gradient = np.empty(p.size)
+    static = CountMechanism.of(mechanism)
+    spread = [np.full(p.size, x) for x in noise_parameters(mechanism.noise)]
+    cells = prepare(static.family, bounds.lower, bounds.upper, *spread, static.step or 1.0)
+    gradient, by_scale = np.empty((2, p.size))
     value = value_and_gradient(
-        mechanism.noise.family, bounds.lower, bounds.upper, bounds.log_jacobian,
-        np.full(p.size, mechanism.noise.scale), 1.0, np.log(p), float(N), gradient,
+        cells, static.table, bounds.log_jacobian, np.log(p), float(n), want_scale, gradient,
+        by_scale,
     )  # fmt: skip
-    return value, gradient / p
+    return value, by_scale if want_scale else gradient / p
 
 
 def test_compiled_value_and_gradient_without_object_mode():
@@ -77,12 +81,40 @@ def test_scale_per_cell_and_pickling():
     value = model.compile_logp(vars=model["y"])(model.initial_point())
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     assert copy.compile_logp(vars=copy["y"])(copy.initial_point()) == value
-    gradient = np.empty(3)
     y = np.array([3.3, 6.1, 12.0])
-    expected = value_and_gradient(
-        0, y, y, np.zeros(3), np.array([1.0, 2.0, 3.0]), 1.0, np.log(np.ones(3) / 3), 20.0, gradient
+    expected = kernel_value(np.ones(3) / 3, Mechanism(law), y, n=20)
+    assert value == pytest.approx(expected[0], rel=1e-9)
+
+
+def test_random_scale():
+    scale = pt.dscalar("scale")
+    rv = NoisyMultinomial.dist(n=N, p=P, mechanism=MECHANISM, scale=scale)
+    logp = pm.logp(rv, encode_released(PUBLISHED, MECHANISM))
+    value, slope = pytensor.function([scale], [logp, pt.grad(logp, scale)], mode="NUMBA")(3.0)
+    expected = kernel_value(P, want_scale=True)
+    assert value == pytest.approx(expected[0], rel=1e-12)
+    assert slope == pytest.approx(expected[1].sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "law", [NoNoise(), TruncatedDiscreteLaplace(scale=3.0, bound=6.0)], ids=["none", "truncated"]
+)
+def test_other_noise_laws(law):
+    draws = pm.draw(NoisyMultinomial.dist(n=N, p=P, mechanism=law), draws=2000, random_seed=1)
+    np.testing.assert_allclose(draws.mean(axis=0), N * P, atol=0.4)
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(N * P * (1 - P) + law.sd**2), rtol=0.08)
+    logp = pm.logp(NoisyMultinomial.dist(n=N, p=P, mechanism=law), draws[0]).eval()
+    assert logp == pytest.approx(kernel_value(P, Mechanism(law), draws[0])[0], rel=1e-10)
+
+
+def test_second_derivatives_are_refused():
+    p = pt.dvector("p")
+    logp = pm.logp(
+        NoisyMultinomial.dist(n=N, p=p, mechanism=MECHANISM), encode_released(PUBLISHED, MECHANISM)
     )
-    assert value == pytest.approx(expected, rel=1e-9)
+    slope = pt.grad(logp, p)[0]
+    with pytest.raises(pytensor.gradient.NullTypeGradError, match="second derivatives"):
+        pt.grad(slope, p)
 
 
 def test_bad_input():
@@ -90,6 +122,12 @@ def test_bad_input():
         NoisyMultinomial("y", n=N, p=P, mechanism=MECHANISM, observed=[5.0, 3.0, 9.0, 8.0])
     with pytest.raises(ParameterError, match="whole number"):
         NoisyMultinomial.dist(n=5.5, p=P, mechanism=MECHANISM)
+    with pm.Model(), pytest.raises(ParameterError, match=r"4 entries .* shape \(3,\)"):
+        NoisyMultinomial("y", n=N, p=P, mechanism=MECHANISM, observed=[5.0, 13.0, 9.0])
+    with pm.Model(), pytest.raises(ImpossibleReleaseError, match=r"y\[2\].*from 0 to 55"):
+        NoisyMultinomial("y", n=N, p=P, mechanism=NoNoise(), observed=[5, 13, 90, 8])
+    with pytest.raises(UnsupportedError, match="scale"):
+        NoisyMultinomial.dist(n=N, p=P, mechanism=NoNoise(), scale=2.0)
     rv = NoisyMultinomial.dist(n=N, p=pt.as_tensor(P * 0.9), mechanism=MECHANISM)
     with pytest.raises(pm.logprob.utils.ParameterValueError, match="sum"):
         pm.logp(rv, encode_released(PUBLISHED, MECHANISM)).eval()

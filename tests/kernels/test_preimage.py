@@ -60,3 +60,18 @@ def test_published_values(mechanism):
 def test_impossible_values(mechanism, value):
     lower, upper, _ = compiled(mechanism, value)
     assert lower > upper
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_published_at_most_a_value(mechanism):
+    # Which noisy values are published at or below v, or withheld?
+    step = mechanism.noise.step or 0.173
+    noisy = step * np.arange(-150, 400)
+    released = mechanism.forward(noisy)
+    shown = released[np.isfinite(released)]
+    for v in [*np.unique(shown)[::7], shown.min() - 1.0, 13.3, -np.inf]:
+        v += 1e-9  # off the ends, which belong to one side or the other
+        low = np.isnan(released) | (released <= v)
+        static = CountMechanism.of(mechanism)
+        lower, upper, _ = preimage.bounds_below(v, static.program, static.step)
+        np.testing.assert_array_equal((noisy > lower) & (noisy <= upper), low)
