@@ -45,7 +45,9 @@ _HOME = {
     "TruncatedLaplace": "dpbayes.noise",
     "fit": "dpbayes.inference",
     "fit_many": "dpbayes.many",
+    "lift": "dpbayes.rates",
     "load": "dpbayes.posterior",
+    "rate": "dpbayes.rates",
 }
 _MODULES = (
     "compare",
@@ -98,12 +100,14 @@ __all__ = [
     "fit",
     "fit_many",
     "io",
+    "lift",
     "load",
     "mechanism",
     "noise",
     "posterior",
     "priors",
     "privacy",
+    "rate",
     "releases",
     "simulate",
 ]
@@ -145,6 +149,7 @@ if TYPE_CHECKING:
     )
     from dpbayes.posterior import Posterior, load
     from dpbayes.priors import Dirichlet, ScaleMixture, Smooth
+    from dpbayes.rates import lift, rate
     from dpbayes.releases import (
         HistogramRelease,
         RecordRelease,

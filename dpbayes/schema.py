@@ -34,6 +34,14 @@ CONCENTRATION = "concentration"
 SPIKE = "spike"
 SCALE = "walk_scale"
 
+# Variables of posteriors of rates.
+NUMERATOR = "numerator"
+DENOMINATOR = "denominator"
+LIFT = "lift"
+DIFFERENCE = "difference"
+TREATMENT = "treatment"
+CONTROL = "control"
+
 # Variables of the groups observed_data and constant_data.
 RELEASED = "released"
 EDGES = "edges"

@@ -46,12 +46,14 @@ PUBLIC = [
     "fit",
     "fit_many",
     "io",
+    "lift",
     "load",
     "mechanism",
     "noise",
     "posterior",
     "priors",
     "privacy",
+    "rate",
     "releases",
     "simulate",
 ]
@@ -123,6 +125,8 @@ def test_names_of_a_posterior_are_public():
         "SAMPLE": "sample", "SAMPLE_COUNT": "sample_count",
         "RATE": "rate", "CONCENTRATION": "concentration", "SPIKE": "spike",
         "RELEASED": "released", "EDGES": "edges", "LOWER": "lower", "UPPER": "upper",
+        "NUMERATOR": "numerator", "DENOMINATOR": "denominator", "LIFT": "lift",
+        "DIFFERENCE": "difference", "TREATMENT": "treatment", "CONTROL": "control",
         "FORMAT": "dpbayes-posterior", "FORMAT_VERSION": 1,
     }  # fmt: skip
 

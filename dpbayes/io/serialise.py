@@ -14,7 +14,14 @@ from dpbayes.io.mechanism_table import STEPS
 from dpbayes.io.serialise_cells import KINDS, cells_from_dict, cells_to_dict
 from dpbayes.mechanism import Mechanism
 from dpbayes.noise import CustomNoise, NoiseLaw
-from dpbayes.releases import CellTable, HistogramRelease, Margin, RecordRelease, SeriesRelease
+from dpbayes.releases import (
+    CellTable,
+    HistogramRelease,
+    Margin,
+    RateRelease,
+    RecordRelease,
+    SeriesRelease,
+)
 
 __all__ = ["mechanism_from_dict", "mechanism_to_dict", "release_from_dict", "release_to_dict"]
 
@@ -70,7 +77,9 @@ def mechanism_from_dict(stored: Mapping[str, Any]) -> Mechanism:
 
 
 def release_to_dict(
-    release: HistogramRelease | RecordRelease | CellTable | SeriesRelease, *, values: bool = True
+    release: HistogramRelease | RecordRelease | RateRelease | CellTable | SeriesRelease,
+    *,
+    values: bool = True,
 ) -> dict[str, Any]:
     """Return a release as a dictionary that JSON can hold.
 
@@ -86,6 +95,10 @@ def release_to_dict(
     UnsupportedError
         If the mechanism, a label or an attribute cannot be stored.
     """
+    if isinstance(release, RateRelease):
+        parts = {"numerator": release.numerator, "denominator": release.denominator}
+        whole = {name: release_to_dict(part) for name, part in parts.items()}
+        return {"kind": "rate", "single": not release.dims, **whole}
     if isinstance(release, CellTable | SeriesRelease):
         facts = {key: _scalar(value, key) for key, value in (release.attrs or {}).items()}
         stored_cells = cells_to_dict(release, mechanism_to_dict) | {"attrs": facts}
@@ -122,7 +135,7 @@ def release_to_dict(
 
 def release_from_dict(
     stored: Mapping[str, Any], values: Any = None
-) -> HistogramRelease | RecordRelease | CellTable | SeriesRelease:
+) -> HistogramRelease | RecordRelease | RateRelease | CellTable | SeriesRelease:
     """Return the release that `release_to_dict` stored.
 
     Parameters
@@ -138,6 +151,9 @@ def release_from_dict(
         If the dictionary does not describe a release.
     """
     with _Described("release"):
+        if stored["kind"] == "rate":
+            parts = [release_from_dict(stored[name]) for name in ("numerator", "denominator")]
+            return RateRelease.of(parts[0], parts[1], bool(stored["single"]))
         array = _unplain(stored["values"]) if values is None else np.asarray(values, float)
         if stored["kind"] in KINDS:
             return cells_from_dict(stored, array, stored["attrs"], mechanism_from_dict)

@@ -11,6 +11,7 @@ import xarray as xr
 
 from dpbayes.errors import ReleaseFileError
 from dpbayes.io.atomic import atomic_path
+from dpbayes.releases import RateRelease
 from dpbayes.schema import FORMAT, FORMAT_VERSION, OBSERVED, RELEASED
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     """
     from dpbayes.io.serialise import release_from_dict
     from dpbayes.posterior.posterior import Posterior
+    from dpbayes.posterior.rates import RatePosterior
 
     where = Path(path)
     if not where.is_file():
@@ -81,7 +83,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
         raise ReleaseFileError(f"{where} lacks the release: was it written by Posterior.save?")
     values = tree[OBSERVED][RELEASED].values
     release = release_from_dict(json.loads(tree.attrs.pop(_RELEASE)), values)
-    return Posterior(tree, release)
+    return (RatePosterior if isinstance(release, RateRelease) else Posterior)(tree, release)
 
 
 def _other(path: Path) -> str:

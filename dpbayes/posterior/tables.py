@@ -84,6 +84,9 @@ def noise_share(values: np.ndarray, partner: np.ndarray | None) -> float:
 
 def quantities(posterior: Posterior) -> Iterator[Quantity]:
     """Walk through all scalar quantities that a summary shows."""
+    if hasattr(posterior, "_quantities"):  # a posterior without cells knows its own
+        yield from posterior._quantities()
+        return
     yield from _counts(posterior)
     yield from _margins(posterior)
     yield from _probabilities(posterior)

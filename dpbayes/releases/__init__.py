@@ -4,6 +4,7 @@ from dpbayes.releases.cells import CellTable
 from dpbayes.releases.histogram import HistogramRelease
 from dpbayes.releases.margins import Margin
 from dpbayes.releases.observations import Observations
+from dpbayes.releases.rate import RateRelease
 from dpbayes.releases.records import RecordRelease
 from dpbayes.releases.responses import (
     ResponseRelease,
@@ -29,6 +30,7 @@ __all__ = [
     "Observations",
     "PerturbedSampling",
     "QuantileLoss",
+    "RateRelease",
     "RecordRelease",
     "ResponseRelease",
     "SelectionRelease",
